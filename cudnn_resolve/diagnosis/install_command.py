@@ -185,10 +185,9 @@ def _named(matches: Iterable[Match], book: Book) -> Iterable[str]:
 def of_ended_index(name: str, newest: tuple[int, int], own: tuple[int, int] | None, done: Installation, book: Book) -> dict[str, str]:
     """Fields for a package without a requested release, if the only named index has no build of it for the newest Pythons any more."""
     row = next((row for row in book.indexes() if [row.url.rstrip("/")] == [url.rstrip("/") for url in done.urls]), None)
-    framework = book.framework_of(name)
-    if row is None or framework is None:
+    if row is None or book.framework_of(name) is None:
         return {}
-    tags = {tag for build in book.framework(framework).builds if (build.package, build.index) == (name, row.id) for tag in build.pythons}
+    tags = {tag for build in book.builds_of(name) if build.index == row.id for tag in build.pythons}
     lines = sorted((3, int(tag[3:])) for tag in tags if re.fullmatch(r"cp3\d{1,2}", tag))
     lines = [line for line in lines if line >= OLDEST_OF_UV]
     if len(lines) < 2 or own in lines or lines[-1] >= newest:

@@ -122,7 +122,7 @@ def _installed(framework: JudgedFramework, facts: Facts, book: Book) -> Installe
     """Facts of a framework with its build as it was judged."""
     name, version, build = framework.package, framework.version, framework.build
     seen = next((one for one in or_none(facts.frameworks) or () if one.name in (name, framework.framework)), None)
-    rows = [row for row in book.framework(framework.framework).builds if (row.package, row.wheel_version) == (name, version)]
+    rows = [row for row in book.builds_of(name) if row.wheel_version == version]
     is_known = build is not None and build.variant != VENDOR
     return Installed(
         name=name,

@@ -489,10 +489,8 @@ def _index(wanted: Wanted, book: Book) -> str | None:
 
 def _indexed(name: str, book: Book) -> Iterator[tuple[str, str, str]]:
     """Release, local version and index of each known build of a package."""
-    framework = book.framework_of(name)
-    for build in book.framework(framework).builds if framework is not None else ():
-        if build.package == name:
-            yield build.version, build.variant, build.index
+    for build in book.builds_of(name):
+        yield build.version, build.variant, build.index
     for release in book.extra_releases(name):
         public, _, local = release.version.partition("+")
         yield public, local, release.index

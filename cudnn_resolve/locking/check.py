@@ -12,7 +12,7 @@ from cudnn_resolve.errors import first_few
 from cudnn_resolve.locking.file import hashes_of
 from cudnn_resolve.locking.model import Difference, files_of, name_of, version_of
 from cudnn_resolve.locking.select import installed_packages
-from cudnn_resolve.resolution.release import parse_requirement
+from cudnn_resolve.resolution.release import excludes, parse_requirement
 from cudnn_resolve.version import DriverVersion, same_version
 
 if TYPE_CHECKING:
@@ -149,12 +149,8 @@ def _is_same(entry: Package | None, pin: PipPin | None) -> bool:
 
 def _reason(pin: PipPin, locked: str | None) -> str | None:
     """The requirement that excludes the locked version; for a package that is not locked, the first one that needs it."""
-    return next((f"{reason.text}: {reason.because}" for reason in pin.reasons if locked is None or _excludes(reason.text, locked)), None)
-
-
-def _excludes(text: str, version: str) -> bool:
-    requirement = parse_requirement(text.replace(" ", ""))
-    return requirement is not None and not requirement.specifier.contains(version, prereleases=True)
+    relevant = (reason for reason in pin.reasons if locked is None or excludes(reason.text.replace(" ", ""), locked))
+    return next((f"{reason.text}: {reason.because}" for reason in relevant), None)
 
 
 def _withdrawal(name: str, entry: Package, source: Source | None) -> str | None:

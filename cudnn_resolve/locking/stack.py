@@ -79,10 +79,8 @@ def bundled_cudnns(lock: Lock, stack: Stack, book: Book) -> dict[str, str]:
 
 
 def _bundled_cudnn(lock: Lock, framework: Framework, book: Book) -> str | None:
-    name = book.framework_of(framework.name)
-    builds = book.framework(name).builds if name is not None else ()
-    key = (framework.name, framework.version, framework.variant)
-    rows = [row for row in builds if (row.package, row.wheel_version, row.variant) == key]
+    key = (framework.version, framework.variant)
+    rows = [row for row in book.builds_of(framework.name) if (row.wheel_version, row.variant) == key]
     bundled = [row for row in rows if row.delivery == "bundled"]
     # Some releases have wheels with and without libraries under one version; the latter require NVIDIA's wheels.
     if not bundled or (len(bundled) < len(rows) and _requires_cudnn(lock, framework.name)):

@@ -66,6 +66,13 @@ class Book:
         outline: Any = None if self._has_overlay(table) else self.layers[0].part(table, array_alone(BuildOutline, "build"))
         return outline.build if outline is not None else self.framework(framework).builds
 
+    @_once
+    def builds_of(self, distribution: str) -> tuple[row.Build, ...]:
+        """Builds of a distribution, in table order; none for a package that is no framework."""
+        framework = self.framework_of(distribution)
+        builds = self._framework(framework).builds if framework is not None else ()
+        return tuple(build for build in builds if build.package == distribution)
+
     def bounds(self, framework: str) -> tuple[row.Bound, ...]:
         """Bounds of a framework, by its own name, without reading its builds."""
         return self.rows(row.Bound, framework)

@@ -27,7 +27,7 @@ from cudnn_resolve.operations.options import LOCK, LOCK_NAMES, FleetRequest
 from cudnn_resolve.operations.plan import verdict_of_lock
 from cudnn_resolve.operations.question import gather_book, gather_question
 from cudnn_resolve.operations.verdict import machine_name
-from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.requirement.machine import architectures, machine_of
 from cudnn_resolve.resolution.model import Resolution
 from cudnn_resolve.resolution.other_driver import first_that_works
 from cudnn_resolve.resolution.proposal import result
@@ -218,8 +218,8 @@ def _with_newer_driver(trials: _Trials) -> Iterator[WayOut]:
 
 def _supports(group: FleetClass, driver: DriverVersion, book: Book) -> bool:
     """False if drivers of that branch no longer support a GPU of the class."""
-    rows = (book.architecture(gpu.capability) for gpu in machine_of(group.facts, book).gpus if gpu.capability is not None)
-    return all(row is None or row.driver_last is None or driver.major <= row.driver_last for row in rows)
+    rows = architectures(machine_of(group.facts, book).gpus, book)
+    return all(row.driver_last is None or driver.major <= row.driver_last for row in rows)
 
 
 def _with_driver(group: FleetClass, driver: DriverVersion) -> FleetClass:

@@ -54,7 +54,7 @@ class Wheels:
         """Version of the wheel with the nearest CUDA to that of a conda build."""
         name, version = package.name, package.version
         major, _, minor = (package.cuda or "").partition(".")
-        rows = [row for row in builds_of(name, self.book) if row.cuda is not None and row.version == version]
+        rows = [row for row in self.book.builds_of(name) if row.cuda is not None and row.version == version]
         near = [row for row in rows if row.cuda is not None and (not package.cuda or row.cuda.major == int(major))]
         if not near:
             built = f"built for CUDA {package.cuda}, and the tables have no wheel of that version and CUDA"
@@ -71,13 +71,13 @@ class Wheels:
         return best.wheel_version
 
     def _known(self, name: str) -> set[str]:
-        return {row.wheel_version for row in builds_of(name, self.book)} | {row.version for row in self.book.extra_releases(name)}
+        return {row.wheel_version for row in self.book.builds_of(name)} | {row.version for row in self.book.extra_releases(name)}
 
     def base(self, base: BaseEnvironment | None, packages: Mapping[str, str]) -> BaseEnvironment | None:
         """The base with the versions of the CUDA and cuDNN that it brings."""
         if base is None:
             return None
-        for row in builds_of(base.of, self.book) if base.of is not None else ():
+        for row in self.book.builds_of(base.of) if base.of is not None else ():
             if row.wheel_version == packages.get(row.package) and row.cuda is not None:
                 return replace(base, cuda=str(row.cuda), cudnn=str(row.cudnn) if row.cudnn else None)
         if base.cudnn is not None and base.cudnn.isdigit():
@@ -85,12 +85,6 @@ class Wheels:
             self.gaps.append(f"the exact version of cuDNN {base.cudnn} is unknown: judged as the newest, {newest}")
             return replace(base, cudnn=str(newest) if newest is not None else None)
         return base
-
-
-def builds_of(name: str, book: Book) -> tuple[Build, ...]:
-    """Known builds of a distribution; none if it is not a framework."""
-    framework = book.framework_of(name)
-    return tuple(row for row in book.framework(framework).builds if row.package == name) if framework is not None else ()
 
 
 def has_variants(versions: Iterable[str]) -> bool:

@@ -19,7 +19,7 @@ from cudnn_resolve.locking.foreign import LIMIT_BYTES, read_list
 from cudnn_resolve.locking.install_lines import pinned
 from cudnn_resolve.locking.package_list import BaseEnvironment, ListedPackage, LooseRequirement, PackageList, PartSelection
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.listed_versions import Wheels, builds_of, has_variants, is_framework, on_base
+from cudnn_resolve.operations.listed_versions import Wheels, has_variants, is_framework, on_base
 from cudnn_resolve.operations.request import REQUIREMENTS_BYTES
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import Machine
@@ -258,7 +258,7 @@ class _Installer:
 
     def _brings_libraries(self, requirement: Requirement) -> bool:
         """True if CUDA libraries are installed along: with the wheel, or with a requested extra."""
-        rows = (row for row in builds_of(requirement.name, self.book) if row.cuda is not None)
+        rows = (row for row in self.book.builds_of(requirement.name) if row.cuda is not None)
         extras = {
             extra.strip() for row in rows if requirement.specifier.contains(row.wheel_version) for extra in (row.extra or "").split(",")
         }
@@ -273,7 +273,7 @@ class _Installer:
 
     def _versions(self, name: str) -> list[str]:
         """Known wheel versions of a framework."""
-        return [row.wheel_version for row in builds_of(name, self.book)]
+        return [row.wheel_version for row in self.book.builds_of(name)]
 
     def _newest(self, requirement: Requirement) -> str | None:
         """The release that an installer chooses for this framework alone."""
@@ -374,7 +374,7 @@ class _Installer:
 
     def _requirements(self, pin: Requirement) -> Iterator[Requirement]:
         """Requirements of the wheel of a pinned framework, including requested extras."""
-        row = next((row for row in builds_of(pin.name, self.book) if pin.specifier.contains(row.wheel_version)), None)
+        row = next((row for row in self.book.builds_of(pin.name) if pin.specifier.contains(row.wheel_version)), None)
         if row is not None and str(pin.specifier).startswith("=="):
             yield from (requirement for requirement, extra in self._context.requirements_of(row) if extra is None or pin.extras)
 

@@ -69,11 +69,9 @@ def _compare(installed: str | None, wanted: str, bare: str | None) -> str:
 
 def _bare_variant(package: PipAction, book: Book, *, gpu: bool) -> str | None:
     """Variant that the default index serves under the bare version of a framework."""
-    framework = book.framework_of(package.name)
     public = package.version.partition("+")[0]
-    builds = book.framework(framework).builds if framework is not None else ()
-    for build in builds:
-        if (build.package, build.version, build.index) == (package.name, public, "default") and (build.cuda is not None) == gpu:
+    for build in book.builds_of(package.name):
+        if (build.version, build.index) == (public, "default") and (build.cuda is not None) == gpu:
             return build.variant
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Source
-    from cudnn_resolve.resolution.model import PipPin, Reason, Resolution
+    from cudnn_resolve.resolution.model import PipPin, Reason
 
 
 def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: Source | None = None) -> Plan:
@@ -56,30 +58,26 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         reinstall=request.reinstall,
     )
     unmet = unmet_pins(outcome.machine, book, pip, installed_requires(outcome, book))
-    unpinned = tuple(sorted(pin.name for pin in outcome.pip if pin.version is None))
-    apt = apt_actions(
-        (AptAction(name=pin.name, version=pin.version, repository=pin.repository, because=pin.because) for pin in outcome.apt),
-        outcome.machine.apt,
-    )
+    unpinned = sorted((pin for pin in outcome.pip if pin.version is None), key=attrgetter("name"))
+    apt = (AptAction(name=pin.name, version=pin.version, repository=pin.repository, because=pin.because) for pin in outcome.apt)
     reasons = {pin.name: pin.reasons for pin in outcome.pip}
-    opened_outcome = replace(outcome, request=open_request(request, source))
     draft = Plan(
         targets=targets,
         facts=facts,
         stack=_stack(outcome, book),
         pip=pip,
-        unpinned=unpinned,
-        left_open=tuple(_left_open(outcome, unpinned)),
-        apt=apt,
+        unpinned=tuple(pin.name for pin in unpinned),
+        left_open=tuple(_left_open(request, unpinned)),
+        apt=apt_actions(apt, outcome.machine.apt),
         overrides=(*outcome.overrides, *unmet_overrides(unmet, outcome.overrides, reasons)),
         environment=loader_environment(outcome, facts, book),
         sources=_index_options(outcome),
-        warnings=(*overlay_warnings(book), *warnings(opened_outcome, facts, book, pip, apt, unmet)),
         notes=notes,
         python=outcome.machine.python_full,
         arch=outcome.machine.arch,
     )
-    return replace(draft, steps=steps(draft, outcome.machine, book))
+    found = warnings(draft, outcome, open_request(request, source), book, unmet)
+    return replace(draft, steps=steps(draft, outcome.machine, book), warnings=(*overlay_warnings(book), *found))
 
 
 def _wanted(pin: PipPin, version: str, book: Book) -> PipAction:
@@ -95,15 +93,14 @@ def _wanted(pin: PipPin, version: str, book: Book) -> PipAction:
     )
 
 
-def _left_open(resolution: Resolution, unpinned: Iterable[str]) -> Iterator[str]:
+def _left_open(request: Request, unpinned: Iterable[PipPin]) -> Iterator[str]:
     """Packages whose versions are left to the installer, each with its combined specifiers."""
-    reasons = {pin.name: pin.reasons for pin in resolution.pip}
-    limits = constraints(resolution.request)
-    for name in unpinned:
-        requirements = [parse_requirement(reason.text) for reason in reasons.get(name, ())]
-        specifiers = [str(found.specifier) for found in requirements if found is not None and canonicalize_name(found.name) == name]
-        specifiers += [str(specifier) for _, specifier in limits.get(name, ())]
-        yield f"{name}{SpecifierSet(','.join(filter(None, specifiers)))}"
+    limits = constraints(request)
+    for pin in unpinned:
+        requirements = [parse_requirement(reason.text) for reason in pin.reasons]
+        specifiers = [str(found.specifier) for found in requirements if found is not None and canonicalize_name(found.name) == pin.name]
+        specifiers += [str(specifier) for _, specifier in limits.get(pin.name, ())]
+        yield f"{pin.name}{SpecifierSet(','.join(filter(None, specifiers)))}"
 
 
 def _because(reasons: Iterable[Reason]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.planning.model import Warning
-from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.release_catalog import catalog_of
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.planning.model import PipAction
     from cudnn_resolve.resolution.model import PipPin, Resolution
     from cudnn_resolve.resolution.offers import Offers
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 _MOST_LISTED = 3
 """Packages that a warning names; it counts the others."""
@@ -25,7 +25,7 @@ def overlay_warnings(book: Book) -> tuple[Warning, ...]:
     return tuple(Warning(code="overlay", message=remark) for remark in book.remarks)
 
 
-def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
+def origin_warnings(resolution: Resolution, request: OpenRequest, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
     """Warn of unreachable variant indexes, incomplete metadata, withdrawn releases and names that several indexes serve."""
     changed = {action.name for action in pip if action.action not in ("keep", "remove")}
     for name, why in sorted(resolution.unreached.items()):
@@ -37,7 +37,6 @@ def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ..
     yield from _yanked(changed_pins)
     yield from _same_build(resolution, changed)
     yield from _excluded_by_marker(resolution)
-    request = open_request(resolution.request)
     if request.source is not None:
         offers = catalog_of(book, resolution.machine, request).offers
         yield from _several_indexes(changed_pins, offers)

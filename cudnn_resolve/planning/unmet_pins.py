@@ -10,7 +10,7 @@ from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.resolution.model import Override
 from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.pin_override import abi_range, contains
-from cudnn_resolve.resolution.release import parse_requirement, parse_version
+from cudnn_resolve.resolution.release import excludes, parse_version
 from cudnn_resolve.resolution.release_catalog import catalog_of
 from cudnn_resolve.resolution.unmet import Unmet, unmet
 
@@ -81,11 +81,8 @@ def unmet_overrides(pins: Iterable[UnmetPin], known: Sequence[Override], reasons
 def _because(reasons: Sequence[Reason], installed: str | None) -> str | None:
     """Reason for a new version: the first requirement that excludes the installed one, else the first."""
     version = parse_version(installed or "")
-    for reason in reasons:
-        wanted = parse_requirement(reason.text)
-        if wanted is not None and version is not None and not wanted.specifier.contains(version, prereleases=True):
-            return reason.because
-    return reasons[0].because if reasons else None
+    excluding = (reason.because for reason in reasons if version is not None and excludes(reason.text, version))
+    return next(excluding, reasons[0].because if reasons else None)
 
 
 def unmet_warnings(pins: Sequence[UnmetPin]) -> Iterator[Warning]:

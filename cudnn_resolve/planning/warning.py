@@ -24,7 +24,6 @@ from cudnn_resolve.resolution.evidence import fitting_majors
 from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
-from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.release_catalog import catalog_of
 from cudnn_resolve.resolution.solve import cuda_of
@@ -38,9 +37,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.matrix.wheel_content import WheelEvidence
-    from cudnn_resolve.planning.model import AptAction, PipAction
+    from cudnn_resolve.planning.model import PipAction, Plan
     from cudnn_resolve.planning.unmet_pins import UnmetPin
     from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 _OTHER_DEVICES = (("rocm", "AMD GPUs"), ("xpu", "Intel GPUs"), ("cpu.", "the CPU with an ABI of its own"))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -48,32 +48,31 @@ _TRAPS_OF_GPU_BUILDS = frozenset({"gpu-not-found"})
 """Kinds of traps that do not affect builds without GPU support."""
 
 
-def warnings(
-    resolution: Resolution, facts: Facts, book: Book, pip: tuple[PipAction, ...], apt: tuple[AptAction, ...], unmet: Sequence[UnmetPin]
-) -> tuple[Warning, ...]:
-    """Return the distinct warnings of a plan: what it breaks or mixes, then the machine, then its packages."""
+def warnings(draft: Plan, resolution: Resolution, request: OpenRequest, book: Book, unmet: Sequence[UnmetPin]) -> tuple[Warning, ...]:
+    """Return the distinct warnings of a plan made so far: what it breaks or mixes, then the machine, then its packages."""
+    facts, pip = draft.facts, draft.pip
     found = [*_standing_frameworks(resolution, facts, book), *_vendor_builds(resolution, book, pip)]
     if resolution.request.device == "gpu":
         found += library_warnings(resolution, book)
-    found += machine_warnings(resolution, facts)
+    found += _machine_warnings(resolution, facts)
     for build in resolution.builds:
-        found += _extra(resolution, book, build)
+        found += _extra(resolution, request, book, build)
         found += _traps(book, build)
         found += _older_toolkit(resolution, build)
         found += _provisional(build)
         found += _partly_known(resolution, build)
     found += _advisories(resolution, book)
     found += _from_source(resolution)
-    found += _years_old(resolution, book)
+    found += _years_old(resolution, request, book)
     found += _near_names(resolution, book)
     found += _uninspected(resolution, book)
     found += _no_kernel(resolution, book)
-    found += origin_warnings(resolution, book, pip)
+    found += origin_warnings(resolution, request, book, pip)
     found += _companions_left(resolution)
     found += _collisions(pip)
     found += unmet_warnings(unmet)
-    if any(package.action != "keep" for package in apt):
-        found += apt_warnings(resolution)
+    if any(package.action != "keep" for package in draft.apt):
+        found += _apt_warnings(resolution)
     return tuple(dict.fromkeys(found))
 
 
@@ -117,11 +116,11 @@ def _vendor_builds(resolution: Resolution, book: Book, pip: tuple[PipAction, ...
         )
 
 
-def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning]:
+def _extra(resolution: Resolution, request: OpenRequest, book: Book, build: Build) -> Iterator[Warning]:
     """An extra that cannot be installed as published, so the plan lists its packages itself."""
     if not build.extra or resolution.channels.get(build.framework) != "pip":
         return
-    catalog = catalog_of(book, resolution.machine, open_request(resolution.request))
+    catalog = catalog_of(book, resolution.machine, request)
     release = catalog.releases.of_build(build)
     if release is None:
         return
@@ -130,7 +129,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
             continue
         name = canonicalize_name(requirement.name)
         found = [other for other in catalog.releases.of(name) if requirement.specifier.contains(other.version, prereleases=True)]
-        fits = any(other.fit.python and other.fit.arch for other in found)
+        fits = any(other.details.fit.python and other.details.fit.arch for other in found)
         if book.package(name) is not None and not fits and name not in {pin.name for pin in resolution.pip}:
             yield Warning(
                 code="extra-not-installable",
@@ -193,8 +192,7 @@ def _advisories(resolution: Resolution, book: Book) -> Iterator[Warning]:
                 message = f"{override.package} {declared}, pinned by {override.requested_by}, is avoided: {advisory.summary}"
                 yield Warning(code="advisory", message=message)
     chosen = {pin.name: pin.version for pin in resolution.pip if pin.version}
-    gpus = tuple(gpu.capability for gpu in resolution.machine.gpus if gpu.capability is not None)
-    for name, advisory in advisories_of(book, chosen, gpus):
+    for name, advisory in advisories_of(book, chosen, resolution.machine.capabilities):
         remedy = f"; {advisory.remedy}" if advisory.remedy else ""
         yield Warning(code="advisory", message=f"{name} {chosen[name]}: {advisory.summary}{remedy}")
 
@@ -206,14 +204,14 @@ def _from_source(resolution: Resolution) -> Iterator[Warning]:
         release = pin.candidate.release if isinstance(pin.candidate, PipCandidate) else None
         if release is None or release.package in resolution.request.direct:
             continue
-        if "sdist" in release.tags and resolution.machine.pip.get(release.package) != release.text:
+        if "sdist" in release.details.tags and resolution.machine.pip.get(release.package) != release.text:
             names.add(f"{release.package} {release.text}")
     if names:
         yield Warning(code="from-source", message=f"no wheel exists for {', '.join(sorted(names))}: the installer builds from source")
 
 
-def _years_old(resolution: Resolution, book: Book) -> Iterator[Warning]:
-    if names := list(years_old(resolution, book)):
+def _years_old(resolution: Resolution, request: OpenRequest, book: Book) -> Iterator[Warning]:
+    if request.source is not None and (names := list(years_old(resolution, request.source, book))):
         verb = "are" if len(names) > 1 else "is"
         message = f"{', '.join(names)} {verb} years older than the frameworks: no newer release fits the rest"
         yield Warning(code="years-old", message=message)
@@ -293,7 +291,7 @@ def _collisions(pip: tuple[PipAction, ...]) -> Iterator[Warning]:
 # ---- the machine: driver, GPUs, loader, Python and apt
 
 
-def machine_warnings(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
+def _machine_warnings(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
     """Warn of unknown facts that the plan had to assume, and of settings of the machine that interfere with it."""
     if resolution.request.device == "gpu":
         yield from _driver(resolution)
@@ -377,7 +375,7 @@ def _python(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
         )
 
 
-def apt_warnings(resolution: Resolution) -> Iterator[Warning]:
+def _apt_warnings(resolution: Resolution) -> Iterator[Warning]:
     """Warn of what a plan with apt packages assumes of the system's repositories and user."""
     root = resolution.machine.root
     runtime = cuda_of(resolution.pins, CUDA_OF_SYSTEM) or cuda_of(resolution.pins, CUDA)

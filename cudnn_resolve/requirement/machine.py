@@ -12,7 +12,7 @@ from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Forward
+    from cudnn_resolve.matrix.row import Architecture, Forward
 
 
 class MachineGpu(Struct, frozen=True, kw_only=True):
@@ -76,6 +76,11 @@ class Machine(Struct, frozen=True, kw_only=True):
         return max(self.driver, self.compat.driver)
 
     @property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """Compute capabilities of the GPUs, as far as they are known."""
+        return tuple(gpu.capability for gpu in self.gpus if gpu.capability is not None)
+
+    @property
     def driver_text(self) -> str:
         """Display name of the driver: `550.54.15 with cuda-compat-12-5`."""
         return f"{self.driver} with {self.compat.package}" if self.compat is not None else str(self.driver)
@@ -120,10 +125,8 @@ def machine_of(facts: Facts, book: Book) -> Machine:
 
 def forward_rows(book: Book, driver: DriverVersion, gpus: tuple[MachineGpu, ...]) -> Iterator[Forward]:
     """Forward-compatibility packages that support every GPU on a kernel driver, which must support the GPUs itself."""
-    for gpu in gpus:
-        architecture = book.architecture(gpu.capability) if gpu.capability is not None else None
-        if architecture is not None and architecture.driver_first is not None and driver.major < architecture.driver_first:
-            return
+    if any(row.driver_first is not None and driver.major < row.driver_first for row in architectures(gpus, book)):
+        return
     for row in book.forward():
         if row.base == driver.major and row.status == "compatible" and gpus and all(gpu.kind in row.classes for gpu in gpus):
             yield row
@@ -147,16 +150,20 @@ def _installed_compat(
     return Compat(package=newest.package, cuda=CudaVersion(newest.cuda.line), driver=user_driver)
 
 
+def architectures(gpus: tuple[MachineGpu, ...], book: Book) -> Iterator[Architecture]:
+    """Architecture of each GPU, as far as it is known."""
+    rows = (book.architecture(gpu.capability) for gpu in gpus if gpu.capability is not None)
+    return (row for row in rows if row is not None)
+
+
 def has_tegra(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
     """True if some GPU belongs to a Jetson board."""
-    rows = (book.architecture(gpu.capability) for gpu in gpus if gpu.capability is not None)
-    return any(row is not None and row.tegra for row in rows)
+    return any(row.tegra for row in architectures(gpus, book))
 
 
 def has_own_driver(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
     """True for a Jetson before Thor, whose driver comes with its JetPack and is numbered on its own."""
-    rows = (book.architecture(gpu.capability) for gpu in gpus if gpu.capability is not None)
-    return any(row is not None and row.tegra and row.server_arm is None for row in rows)
+    return any(row.tegra and row.server_arm is None for row in architectures(gpus, book))
 
 
 def _visible_gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:

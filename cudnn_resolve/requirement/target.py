@@ -149,6 +149,11 @@ def packages_of(target: Target, book: Book) -> tuple[str, ...]:
     return (target.package,) if target.package is not None else book.framework(target.framework).packages
 
 
+def accepted_builds(target: Target, book: Book) -> list[Build]:
+    """Builds in the tables that satisfy the target, in their order there."""
+    return [build for build in book.framework(target.framework).builds if accepts(target, build, book)]
+
+
 def accepts(target: Target, build: Build, book: Book) -> bool:
     """True if a build satisfies the target: its PEP 440 specifier, package and extras; a yanked build only if one version is pinned."""
     # The specifier as text: packaging 23 takes ===2.0 and ===2.0.0 for equal.

@@ -7,7 +7,7 @@ another package that the user limits to a release of that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 
 from packaging.utils import canonicalize_name
@@ -21,7 +21,6 @@ from cudnn_resolve.resolution.candidate import Need, PipCandidate
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import pip_key
 from cudnn_resolve.resolution.model import PipPin, Resolution
-from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.package import python_need
 from cudnn_resolve.resolution.release import Release, parse_requirement, parse_specifier, parse_version
 
@@ -40,8 +39,8 @@ def age_needs(context: Context, newest: Callable[[Target], Build | None]) -> Ite
     required = {
         canonicalize_name(requirement.name) for build in builds if build is not None for requirement, _ in context.requirements_of(build)
     }
-    dates = [released for build in builds if build is not None and (released := _build_date(context.book, build)) is not None]
-    if not dates or len(dates) < len(builds):
+    dates = _build_dates(context.book, builds)
+    if not dates:
         return
     reference = min([*dates, *_limited_dates(context)])
     for name in names:
@@ -49,16 +48,13 @@ def age_needs(context: Context, newest: Callable[[Target], Build | None]) -> Ite
             yield _age_need(context, name, reference)
 
 
-def years_old(resolution: Resolution, book: Book) -> Iterator[str]:
+def years_old(resolution: Resolution, source: Source, book: Book) -> Iterator[str]:
     """Unbounded packages of a plan that are years older than the frameworks, although the index has newer ones for the Python.
 
     The age limit covers packages requested by their bare names; packages that only others require may be old if no newer release fits.
     """
-    source, builds = open_request(resolution.request).source, resolution.builds
-    dates = [released for build in builds if (released := _build_date(book, build)) is not None]
-    if source is None or not dates or len(dates) < len(builds):
-        return
-    for pin in resolution.pip:
+    dates = _build_dates(book, resolution.builds)
+    for pin in resolution.pip if dates else ():
         uploaded = _parse_date(pin.file.uploaded) if pin.file is not None else None
         is_new = pin.build is None and resolution.machine.pip.get(pin.name) != pin.version
         if is_new and uploaded is not None and (min(dates) - uploaded).days > _BEHIND_FRAMEWORKS_DAYS and not _is_bounded(pin):
@@ -125,7 +121,7 @@ def _age_need(context: Context, name: str, reference: date) -> Need:
 
 def _final_releases(context: Context, name: str) -> Iterator[Release]:
     """Final releases of a package that are not yanked, newest first."""
-    return (release for release in context.releases.of(name) if not release.version.is_prerelease and not release.yanked)
+    return (release for release in context.releases.of(name) if not release.version.is_prerelease and not release.details.yanked)
 
 
 def _bare_names(context: Context) -> Iterator[str]:
@@ -146,8 +142,11 @@ def _release_date(book: Book, release: Release) -> date | None:
     return _parse_date(uploaded) or _table_date(book, release.package, release.text.partition("+")[0])
 
 
-def _build_date(book: Book, build: Build) -> date | None:
-    return _parse_date(build.date) or _table_date(book, build.package, build.version)
+def _build_dates(book: Book, builds: Sequence[Build | None]) -> list[date]:
+    """Dates of builds; none unless all are known."""
+    known = (_parse_date(build.date) or _table_date(book, build.package, build.version) for build in builds if build is not None)
+    dates = [released for released in known if released is not None]
+    return dates if len(dates) == len(builds) else []
 
 
 def _table_date(book: Book, package: str, version: str) -> date | None:

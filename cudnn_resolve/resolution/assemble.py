@@ -27,7 +27,7 @@ from cudnn_resolve.resolution.key import (
 )
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.open_request import plain_request
-from cudnn_resolve.resolution.release import Release, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import Release, excludes, parse_version
 from cudnn_resolve.resolution.solve import Solved, build_of, cuda_of, cudnn_of
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
@@ -329,12 +329,7 @@ def kept_version(universe: Universe, name: str, reasons: Iterable[Reason]) -> st
     """The installed version of an unlisted package; None, which leaves it to the installer, if a requirement excludes it."""
     installed = universe.machine.pip.get(name)
     version = parse_version(installed) if installed is not None else None
-    if version is not None:
-        for reason in reasons:
-            requirement = parse_requirement(reason.text)
-            if requirement is not None and not requirement.specifier.contains(version, prereleases=True):
-                return None
-    return installed
+    return None if version is not None and any(excludes(reason.text, version) for reason in reasons) else installed
 
 
 def _requires(reasons: dict[str, tuple[Reason, ...]]) -> dict[str, set[str]]:

@@ -135,10 +135,10 @@ def with_python(machine: Machine, python: tuple[int, int]) -> Machine:
 
 def _attempt_once(universe: Universe, rounds: int, dropped: Sequence[str]) -> Resolution | Failure:
     """Search with all installed companions, and if that fails without those that cannot move along."""
-    companions = [name for name in installed_companions(universe.book, universe.machine, universe.request) if name not in dropped]
+    companions = [name for name in _installed_companions(universe) if name not in dropped]
     found = solve_families(universe, universe.root_needs(companions), rounds)
     if isinstance(found, Solved):
-        return assemble(*with_late_pins(universe, found, companions, rounds), dropped)
+        return assemble(*_with_late_pins(universe, found, companions, rounds), dropped)
     if not companions or universe.context.is_restricted:  # a search with the whole index may move them all
         return found
     best = solve_families(universe, universe.root_needs(()), rounds)
@@ -150,16 +150,17 @@ def _attempt_once(universe: Universe, rounds: int, dropped: Sequence[str]) -> Re
         if isinstance(found, Solved):
             moved.append(name)
             best = found
-    return assemble(*with_late_pins(universe, best, moved, rounds), tuple(name for name in companions if name not in moved))
+    return assemble(*_with_late_pins(universe, best, moved, rounds), tuple(name for name in companions if name not in moved))
 
 
-def installed_companions(book: Book, machine: Machine, request: Request) -> tuple[str, ...]:
+def _installed_companions(universe: Universe) -> tuple[str, ...]:
     """Installed packages that must move with one of the targets."""
-    names = (name for target in request.targets for name in book.framework(target.framework).companions)
-    return tuple(dict.fromkeys(name for name in names if name in machine.pip and book.package(name) is not None))
+    book, installed = universe.book, universe.machine.pip
+    names = (name for target in universe.request.targets for name in book.framework(target.framework).companions)
+    return tuple(dict.fromkeys(name for name in names if name in installed and book.package(name) is not None))
 
 
-def with_late_pins(universe: Universe, found: Solved, companions: Sequence[str], rounds: int) -> tuple[Universe, Solved]:
+def _with_late_pins(universe: Universe, found: Solved, companions: Sequence[str], rounds: int) -> tuple[Universe, Solved]:
     """An answer with the same frameworks and fewer overridden pins, if a second search finds one; and its universe.
 
     Libraries are decided before the packages around the stack, whose pins may be overridden although the library could have met them.

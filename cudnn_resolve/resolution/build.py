@@ -110,9 +110,7 @@ class Builds:
         if build.variant != VENDOR and not is_installed(context, build):
             yield from compatibility.jetson_needs(book, machine, build.cuda, who)
             yield from self.installed.beside_needs(build, who)
-        need = compatibility.driver_need(book, build.cuda, context.request.driver_policy, who)
-        if need is not None:
-            yield need
+        yield from compatibility.driver_needs(book, build.cuda, context.request.driver_policy, who)
         if build.delivery != "bundled":
             yield from self._early_needs(build, who)
 
@@ -255,12 +253,9 @@ class Builds:
 
     def _wheels_need(self, build: Build, found: CudaVersion, who: str, key: CudaKey) -> Need:
         """Need for the CUDA of the installed wheels, which the build loads whatever the system has; an older minor is warned about."""
-
-        def test(other: CudaCandidate) -> bool:
-            return other.channel == "pip" and other.cuda == found
-
         because = f"{who} loads CUDA from the wheels of its environment rather than from the system"
-        return Need(key, test, f"CUDA {found} of the installed wheels", because, build=build)
+        text = f"CUDA {found} of the installed wheels"
+        return Need(key, lambda other: other.channel == "pip" and other.cuda == found, text, because, build=build)
 
     def _cudnn_needs(self, build: Build, who: str, allowed: tuple[Channel, ...], key: CudnnKey) -> Iterator[Need]:
         """Needs for a cuDNN that works for the build: same major, minor at least as new, same CUDA major."""

@@ -52,14 +52,17 @@ def clash_causes(universe: Universe, failure: Failure, core: Sequence[Condition]
     relevant = [rejection for rejection in informative if _is_relevant(universe, rejection, subjects, is_forbidden)]
     groups: _Groups = {}
     for rejection in relevant or informative:
-        need = rejection.need if isinstance(rejection.about, (PipKey, CudnnKey, CudaKey, SlotKey)) else ""
+        need = rejection.need.text if isinstance(rejection.about, (PipKey, CudnnKey, CudaKey, SlotKey)) else ""
         groups.setdefault((_subject(rejection), rejection.about, need), []).append(rejection)
     ordered = sorted(_merge_packages(groups).items(), key=lambda item: item[0][1] not in subjects)
     causes = [_cause(subject, rejections) for (subject, _, _), rejections in ordered[:CAUSES]]
     if not causes:
         named = {condition.what for condition in core}
-        reasons = (reason for reason in failure.causes if reason.parent or reason.text not in named)
-        causes = [Cause(what=f"{reason.parent or 'the request'} needs {reason.text}", because=reason.because) for reason in reasons]
+        causes = [
+            Cause(what=f"{parent or 'the request'} needs {need.text}", because=need.because)
+            for need, parent in failure.causes
+            if parent is not None or need.text not in named
+        ]
     return list(dict.fromkeys(causes))
 
 
@@ -68,7 +71,7 @@ def _merge_packages(groups: _Groups) -> _Groups:
     merged: _Groups = {}
     for key, rejections in groups.items():
         _, about, _ = key
-        candidate, needs = rejections[0].candidate, {rejection.need for rejection in rejections}
+        candidate, needs = rejections[0].candidate, {rejection.need.text for rejection in rejections}
         if isinstance(about, (GpuKey, PipKey)) and isinstance(candidate, (BuildCandidate, WheelCandidate)) and len(needs) == 1:
             key = (candidate.build.framework, about, needs.pop())  # noqa: PLW2901 - the key of the merged group
         merged.setdefault(key, []).extend(rejections)
@@ -94,14 +97,12 @@ def _is_relevant(universe: Universe, rejection: Rejection, subjects: Collection[
 
 def missing_release_causes(universe: Universe, failure: Failure) -> list[Cause]:
     """Causes for packages that the indexes lack, entirely or in the needed versions."""
-    needs = [(rejection.about, rejection.need, rejection.because) for rejection in failure.rejections]
-    needs += [(reason.key, reason.text, reason.because) for reason in failure.causes if reason.key is not None]
     causes: dict[str, Cause] = {}
-    for about, text, because in needs:
-        if isinstance(about, PipKey) and about.name not in causes:
-            cause = _missing_release_cause(universe, about.name, text, because)
+    for need in (*(rejection.need for rejection in failure.rejections), *(need for need, _ in failure.causes)):
+        if isinstance(need.key, PipKey) and need.key.name not in causes:
+            cause = _missing_release_cause(universe, need.key.name, need.text, need.because)
             if cause is not None:
-                causes[about.name] = cause
+                causes[need.key.name] = cause
     return list(causes.values())
 
 
@@ -111,7 +112,7 @@ def _missing_release_cause(universe: Universe, name: str, text: str, because: st
     releases = context.releases.of(name)
     versions = [release.version for release in releases]
     matching = [release for release in releases if requirement is None or requirement.specifier.contains(release.version, prereleases=True)]
-    if matching and all(release.yanked for release in matching):
+    if matching and all(release.details.yanked for release in matching):
         return Cause(what=yanked_text(name, sorted({release.version for release in matching})), because=because)
     if matching or universe.request.source is None or not context.offers.is_answered(name):
         return None
@@ -177,12 +178,11 @@ def _cause(subject: str, rejections: Sequence[Rejection]) -> Cause:
         named = f"{subject} ({', '.join(versions)})"
     else:
         named = f"{subject} ({versions[0]}, {versions[1]} … {versions[-1]})"
-    needs = " or ".join(dict.fromkeys(rejection.need for rejection in rejections[:_NAMED]))
-    because = last.because if subject.startswith("cuDNN") else first.because
+    needs = " or ".join(dict.fromkeys(rejection.need.text for rejection in rejections[:_NAMED]))
+    because = (last if subject.startswith("cuDNN") else first).need.because
     if first.against and not isinstance(first.about, _FACTS):
         others = dict.fromkeys(
-            f"{reason.requested_by or reason.parent or 'the request'} needs {reason.text} ({reason.because})"
-            for reason in first.against[:_NAMED]
+            f"{need.requested_by or parent or 'the request'} needs {need.text} ({need.because})" for need, parent in first.against[:_NAMED]
         )
         because = f"{because}; but {'; '.join(others)}"
     return Cause(what=f"{named} needs {needs}", because=because)

@@ -46,10 +46,11 @@ def chain(resolution: Resolution, word: str, book: Book) -> Chain:
     fact = _fact(resolution, word)
     if fact is not None:
         return Chain(package=word, chosen=fact, links=())
-    kept = _kept_framework(resolution, canonicalize_name(word))
+    name = canonicalize_name(word)
+    kept = next((framework for framework in resolution.unrequested if framework.is_protected and framework.package == name), None)
     if kept is not None:
         return Chain(package=word, chosen=kept.version, links=(_kept_link(kept),))
-    return Chain(package=word, chosen=None, links=(), absence=_absence(resolution, word, book))
+    return Chain(package=word, chosen=None, links=(), absence=_absence(resolution, name, book))
 
 
 def _fact(resolution: Resolution, word: str) -> str | None:
@@ -96,14 +97,7 @@ def _kept_link(framework: UnrequestedFramework) -> Link:
     return Link(text=f"{framework.who} is installed", because=because, parent=None, obeyed=True)
 
 
-def _kept_framework(resolution: Resolution, name: str) -> UnrequestedFramework | None:
-    """The unrequested installed framework of a package, if the plan keeps it."""
-    protected = (framework for framework in resolution.unrequested if framework.works and not framework.may_break)
-    return next((framework for framework in protected if framework.package == name), None)
-
-
-def _absence(resolution: Resolution, word: str, book: Book) -> str:
-    name = canonicalize_name(word)
+def _absence(resolution: Resolution, name: str, book: Book) -> str:
     slot = book.slot(name)
     if slot is not None:
         for pin in resolution.pip:

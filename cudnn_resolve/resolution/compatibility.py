@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.resolution.candidate import Fact, MachineProblem, Need, known_mismatch
+from cudnn_resolve.resolution.candidate import MachineProblem, Need, known_mismatch
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GpuKey, LimitKey
 from cudnn_resolve.version import Capability, CudaVersion, CudnnVersion, DriverVersion
 
@@ -23,42 +23,31 @@ LIBRARIES = ("cudart", "cublas", "cufft", "curand", "cusolver", "cusparse")
 """Libraries whose sonames decide whether a CUDA runtime works for a framework that loads them from outside."""
 
 
-def driver_minimum(book: Book, cuda: CudaVersion, policy: str) -> tuple[DriverVersion | None, str]:
-    """Oldest driver for a CUDA runtime under a policy, and the rule behind it; None if the matrix does not know.
+def driver_needs(book: Book, cuda: CudaVersion, policy: str, who: str) -> Iterator[Need]:
+    """Need for a driver that runs a CUDA runtime under a policy; none if the matrix knows no such driver.
 
     `minor`: from CUDA 11 on any driver from the floor of the major; before that, and under `strict`, the toolkit's own driver.
     """
-    floor = book.floor(cuda.major)
-    if policy == "minor" and floor is not None:
-        return floor, f"CUDA {cuda.major}.x needs driver {floor} or newer (minor-version compatibility)"
-    own = book.toolkit_driver(cuda)
-    if own is None:
-        return floor, f"CUDA {cuda.major}.x needs driver {floor} or newer"
-    return own, f"CUDA {cuda.line} was released with driver {own}" + ("" if floor is None else " (strict policy)")
-
-
-def driver_need(book: Book, cuda: CudaVersion, policy: str, who: str) -> Need | None:
-    """Need for a driver that runs this CUDA runtime."""
-    minimum, rule = driver_minimum(book, cuda, policy)
-    return at_least(minimum, f"{who}: {rule}") if minimum is not None else None
+    floor, own = book.floor(cuda.major), book.toolkit_driver(cuda)
+    if floor is not None and policy == "minor":
+        yield at_least(floor, f"{who}: CUDA {cuda.major}.x needs driver {floor} or newer (minor-version compatibility)")
+    elif own is not None:
+        rule = f"CUDA {cuda.line} was released with driver {own}" + ("" if floor is None else " (strict policy)")
+        yield at_least(own, f"{who}: {rule}")
+    elif floor is not None:
+        yield at_least(floor, f"{who}: CUDA {cuda.major}.x needs driver {floor} or newer")
 
 
 def at_least(minimum: DriverVersion, because: str, problem: MachineProblem = "driver") -> Need:
     """Need for a driver of at least this version."""
-
-    def test(driver: Fact[DriverVersion]) -> bool:
-        return driver.value is None or driver.value >= minimum
-
-    return Need(DRIVER, test, f"driver >= {minimum}", because, floor=minimum, problem=problem)
+    text = f"driver >= {minimum}"
+    return Need(DRIVER, lambda driver: driver.value is None or driver.value >= minimum, text, because, floor=minimum, problem=problem)
 
 
 def _at_most(branch: int, because: str) -> Need:
     """Need for a driver of at most this branch."""
-
-    def test(driver: Fact[DriverVersion]) -> bool:
-        return driver.value is None or driver.value.major <= branch
-
-    return Need(DRIVER, test, f"driver of branch R{branch} or older", because, problem="driver")
+    text = f"driver of branch R{branch} or older"
+    return Need(DRIVER, lambda driver: driver.value is None or driver.value.major <= branch, text, because, problem="driver")
 
 
 def cuda_span(book: Book, gpu: Capability) -> tuple[CudaVersion | None, CudaVersion | None]:
@@ -178,11 +167,8 @@ def cudnn_hardware(book: Book, machine: Machine, build: CudnnBuild) -> Iterator[
 
 def limit_need(key: LimitKey, what: str, versions: Sequence[str], because: str) -> Need:
     """Need that the user's limit allows a CUDA or a cuDNN, given the spellings of its version."""
-
-    def test(limit: Fact[Limit]) -> bool:
-        return limit.value is None or allows(limit.value, *versions)
-
-    return Need(key, test, f"--{key.subject} to allow {what}", because)
+    text = f"--{key.subject} to allow {what}"
+    return Need(key, lambda limit: limit.value is None or allows(limit.value, *versions), text, because)
 
 
 def cuda_limit(cuda: CudaVersion, releases: Sequence[str], because: str) -> Need:

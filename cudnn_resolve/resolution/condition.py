@@ -59,12 +59,8 @@ def _fact(about: Subject, what: str, because: str, **unknown: Any) -> Condition:
 
 def _option(option: Option, value: str) -> Condition:
     """An option of the user, with its value."""
-
-    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
-        return machine, option.dropped(request)
-
-    because = option.flag if not value or "{}" in option.what else f"{option.flag} {value}"
-    return Condition(about=option.subject, what=option.what.format(value), because=because, without=without)
+    what, because = option.what.format(value), option.flag if not value or "{}" in option.what else f"{option.flag} {value}"
+    return Condition(about=option.subject, what=what, because=because, without=lambda machine, request: (machine, option.dropped(request)))
 
 
 def _line(line: RequirementLine) -> Condition:
@@ -82,21 +78,21 @@ def _gpu(number: int, gpu: MachineGpu) -> Condition:
 
 def _installed(framework: UnrequestedFramework) -> Condition:
     name = framework.framework
-
-    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
-        return machine, replace(request, allow_break=request.allow_break | {name})
-
-    because = "it works and is not part of the request"
-    return Condition(about=InstalledKey(name), what=f"the installed {framework.who}", because=because, without=without)
+    return Condition(
+        about=InstalledKey(name),
+        what=f"the installed {framework.who}",
+        because="it works and is not part of the request",
+        without=lambda machine, request: (machine, replace(request, allow_break=request.allow_break | {name})),
+    )
 
 
 def _target(target: Target) -> Condition:
-    what = f"{target.text} with the given hashes" if target.hashes else target.text
-
-    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
-        return machine, without_target(request, target)
-
-    return Condition(about=target, what=what, because=target_reason(target), without=without)
+    return Condition(
+        about=target,
+        what=f"{target.text} with the given hashes" if target.hashes else target.text,
+        because=target_reason(target),
+        without=lambda machine, request: (machine, without_target(request, target)),
+    )
 
 
 def without_line(request: OpenRequest, line: RequirementLine) -> OpenRequest:

@@ -11,7 +11,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.extra import has_extras
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine, Target
-from cudnn_resolve.requirement.target import is_exact, packages_of
+from cudnn_resolve.requirement.target import accepted_builds, is_exact, packages_of
 from cudnn_resolve.resolution.attempt import on_each_python
 from cudnn_resolve.resolution.causes import clash_causes, missing_release_causes, yanked_text
 from cudnn_resolve.resolution.condition import Condition, Subject, conditions
@@ -20,7 +20,7 @@ from cudnn_resolve.resolution.family import disjoint_targets, solve_families
 from cudnn_resolve.resolution.key import ARCH, UPLOAD_LIMIT, InstalledKey
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.open_request import OpenRequest, open_request, plain_request
-from cudnn_resolve.resolution.relaxation import contradicts, has_build, is_cpu_only, relaxations
+from cudnn_resolve.resolution.relaxation import contradicts, is_cpu_only, relaxations
 from cudnn_resolve.resolution.release import row_version
 from cudnn_resolve.resolution.trials import Trials
 from cudnn_resolve.resolution.universe import Universe
@@ -99,7 +99,7 @@ def _is_involved(condition: Condition, found: Failure) -> bool:
     """False for a requirement line without a part in a failure; a failure names only the first fact that rejects a candidate."""
     about = condition.about
     if isinstance(about, RequirementLine) and not about.constraint and found.core:
-        return any(text == about.text for _, text in found.core)
+        return about.text in found.core
     return True
 
 
@@ -117,9 +117,9 @@ def _unknown_target(book: Book, request: OpenRequest) -> str | None:
         other = next((name for name in _OTHER_ACCELERATORS if f"+{name}" in str(target.specifier)), None)
         if other is not None:
             return f"{target.text} is a build for {_OTHER_ACCELERATORS[other]}; only NVIDIA GPUs and CPUs are supported"
-        if has_build(book, target):
+        if accepted_builds(target, book):
             continue
-        if target.extras and has_build(book, replace(target, extras=())):
+        if target.extras and accepted_builds(replace(target, extras=()), book):
             return f"there is no release of {target.framework} that matches {target.text}: {_releases_with_extras(book, target)}"
         if contradicts(book, target):
             return f"{_list_parts(target.parts)} contradict each other: no release of {target.framework} meets both"

@@ -114,7 +114,7 @@ class Context:
 
     def is_from_source(self, release: Release) -> bool:
         """True for a release that would be built from source; False for an installed, locked or direct one."""
-        return release.build is None and release.tags == SDIST and not self._is_kept(release)
+        return release.build is None and release.details.tags == SDIST and not self._is_kept(release)
 
     def is_idle(self, release: Release) -> bool:
         """True for a release without GPU code for the machine, if another has some; False for an installed, locked or direct one."""
@@ -128,7 +128,7 @@ class Context:
 
     def is_unwanted(self, release: Release) -> bool:
         """True if an advisory rejects the release on this machine or it is yanked; never with --strict-pins."""
-        return not self.request.strict_pins and (self.is_avoided(release.package, release.version) or release.yanked)
+        return not self.request.strict_pins and (self.is_avoided(release.package, release.version) or release.details.yanked)
 
     def is_avoided(self, package: str, version: Version) -> bool:
         """True if an advisory says to avoid this version of a package on this machine.

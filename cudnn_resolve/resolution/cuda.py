@@ -60,7 +60,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
             lines: dict[str, list[str]] = {}
             for release in self.context.releases.of(package):
                 cuda = book.cuda_of(package, release.text)
-                if cuda is not None and release.fit.arch:
+                if cuda is not None and release.details.fit.arch:
                     lines.setdefault(cuda.line, []).append(str(cuda))
             for line, releases in lines.items():
                 yield _candidate(line, key=CUDA, channel="pip", releases=tuple(reversed(releases)))
@@ -129,9 +129,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         """What a CUDA runtime needs of the driver, the GPUs and the user's limit."""
         book, machine, request = self.context.book, self.context.machine, self.context.request
         who = f"CUDA {candidate.version}"
-        need = compatibility.driver_need(book, candidate.cuda, request.driver_policy, who)
-        if need is not None:
-            yield need
+        yield from compatibility.driver_needs(book, candidate.cuda, request.driver_policy, who)
         if candidate.channel == "apt" and request.channel == "auto":
             yield Need(ROOT, lambda root: root.value is not False, "root access", f"{who} comes from apt")
         yield from compatibility.library_needs(book, machine, candidate.cuda, who)

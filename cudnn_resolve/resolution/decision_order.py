@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.model import Request
@@ -24,14 +25,15 @@ class Choices:
 
     def __init__(self, universe: Universe) -> None:
         self._universe = universe
-        self._stages: dict[Key, tuple[int, int, str]] = {}
         self._has_index = universe.request.source is not None
         targets = sorted(universe.request.targets, key=lambda target: not universe.context.is_present(target.framework))
         self._pinned = frozenset(_pinned(universe.request))
         self._order = {target.framework: number for number, target in enumerate(targets)}
+        self.stage: Callable[[Key], tuple[int, int, str]] = cache(self._stage)
+        """Sort key for the order of decisions."""
 
-    def stage(self, key: Key) -> tuple[int, int, str]:
-        """Sort key for the order of decisions.
+    def _stage(self, key: Key) -> tuple[int, int, str]:
+        """Order of decisions.
 
         1. Facts, and packages that the user pins: they have one candidate each.
         2. Frameworks, in the order in which the user named them, and their wheels.
@@ -40,12 +42,6 @@ class Choices:
         5. cuDNN and library wheels, once all needs on them are known.
         6. Everything else.
         """
-        stage = self._stages.get(key)
-        if stage is None:
-            stage = self._stages[key] = self._compute_stage(key)
-        return stage
-
-    def _compute_stage(self, key: Key) -> tuple[int, int, str]:
         book, text = self._universe.book, str(key)
         if key in self._pinned:
             return 0, 1, text

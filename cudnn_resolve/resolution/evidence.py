@@ -48,9 +48,7 @@ def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterato
 
 def _framework_cuda_needs(book: Book, release: Release, who: str) -> Iterator[Need]:
     """Need for the CUDA of an unrequested framework that another package requires (cuDF and CuPy) and that contains none."""
-    framework = book.framework_of(release.package)
-    builds = book.framework(framework).builds if framework is not None else ()
-    of_release = [build for build in builds if (build.package, build.wheel_version) == (release.package, release.text)]
+    of_release = [build for build in book.builds_of(release.package) if build.wheel_version == release.text]
     majors = {build.cuda.major for build in of_release if build.delivery == "system" and build.cuda is not None}
     if len(majors) == 1:
         (major,) = majors
@@ -91,7 +89,7 @@ def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:
 
 def is_idle(book: Book, machine: Machine, release: Release) -> bool:
     """True for a wheel without GPU code for one of the machine's GPUs, if another release is known to have code for all."""
-    gpus = [gpu.capability for gpu in machine.gpus if gpu.capability is not None]
+    gpus = machine.capabilities
     row = evidence_of(book, release.package, release.text, machine.arch) if gpus else None
     if row is None or not row.code or _runs(row, gpus):
         return False

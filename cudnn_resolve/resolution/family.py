@@ -24,7 +24,7 @@ from cudnn_resolve.resolution.channel import CUDA_MAJORS, component_package, is_
 from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.key import CUDA, FrameworkKey
 from cudnn_resolve.resolution.model import Cause, Failure
-from cudnn_resolve.resolution.solve import ROUNDS, Solved, build_of, cuda_of, solve
+from cudnn_resolve.resolution.solve import Solved, build_of, cuda_of, solve
 from cudnn_resolve.resolution.universe import Universe
 
 _FAILING_ROUNDS = 300
@@ -88,7 +88,7 @@ class Group(NamedTuple):
         return choice.belongs(self.family, mixed=self.mixed)
 
 
-def solve_families(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
+def solve_families(universe: Universe, needs: Sequence[Need], rounds: int) -> Solved | Failure:
     """The best consistent choice over all families, or why there is none."""
     failure = universe.machine_filter.failure(needs)
     if failure is not None:

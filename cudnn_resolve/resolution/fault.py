@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -94,38 +94,42 @@ def unmet_need_fault(need: Need, who: str, frameworks: tuple[str, ...], kind: Fa
     )
 
 
-def merge_faults(faults: Iterable[Fault], frameworks: Iterable[str] = ()) -> tuple[Fault, ...]:
+def merge_faults(faults: Iterable[Fault], frameworks: Iterable[str]) -> tuple[Fault, ...]:
     """Merge similar faults and sort them, errors first.
 
     One fault is kept for each package and framework; a framework's missing packages are listed together.
     """
     found: dict[tuple[object, ...], Fault] = {}
-    missing: dict[tuple[str, ...], list[Fault]] = {}
+    missing: list[Fault] = []
     for fault in faults:
         if fault.kind == "missing" and fault.severity == "error" and fault.need:
-            missing.setdefault(fault.frameworks, []).append(fault)
+            missing.append(fault)
             continue
         is_about_package = fault.package and fault.kind in ("library", "bound", "declared", "companion")
         key: tuple[object, ...] = (fault.frameworks, fault.package) if is_about_package else (fault.text, fault.because)
         known = found.setdefault(key, fault)
         if known.severity == "warning" and fault.severity == "error":
             found[key] = fault
-    merged = (*_merge_old_libraries(found.values()), *map(_merge_missing, missing.values()))
+    merged = (*_merge_old_libraries(found.values()), *map(_merge_missing, _groups(missing, lambda fault: (fault.frameworks,))))
     return tuple(sorted(_merge_alike(merged, frozenset(frameworks)), key=lambda fault: _SEVERITIES.index(fault.severity)))
+
+
+def _groups(faults: Iterable[Fault], key: Callable[[Fault], tuple[object, ...] | None]) -> list[list[Fault]]:
+    """Faults with the same key together, in the order of the first of each group; a fault without a key is alone."""
+    found: dict[object, list[Fault]] = {}
+    for fault in faults:
+        found.setdefault(key(fault) or id(fault), []).append(fault)
+    return list(found.values())
+
+
+def _is_old_library(fault: Fault) -> bool:
+    return fault.kind == "library" and fault.severity == "warning"
 
 
 def _merge_old_libraries(faults: Iterable[Fault]) -> Iterator[Fault]:
     """Merge the warnings about older CUDA libraries of each framework into its first one."""
-    older: dict[tuple[str, ...], list[Fault]] = {}
-    faults = list(faults)
-    for fault in faults:
-        if fault.kind == "library" and fault.severity == "warning":
-            older.setdefault(fault.frameworks, []).append(fault)
-    for fault in faults:
-        of_framework = older.get(fault.frameworks, []) if fault.kind == "library" and fault.severity == "warning" else [fault]
-        if fault is of_framework[0]:
-            more = len(of_framework) - 1
-            yield replace(fault, text=f"{fault.text}, and {more} more libraries of that CUDA") if more else fault
+    for first, *more in _groups(faults, lambda fault: (fault.frameworks,) if _is_old_library(fault) else None):
+        yield replace(first, text=f"{first.text}, and {len(more)} more libraries of that CUDA") if more else first
 
 
 def _merge_missing(faults: list[Fault]) -> Fault:
@@ -140,18 +144,15 @@ def _merge_missing(faults: list[Fault]) -> Fault:
 def _merge_alike(faults: tuple[Fault, ...], frameworks: frozenset[str]) -> Iterator[Fault]:
     """Merge equal needs of several owners, and drop faults about the GPU that only repeat the first one of a framework."""
 
-    def stands_alone(fault: Fault) -> bool:
-        return fault.kind not in ("machine", "wheel") and (fault.kind != "library" or bool(frameworks & set(fault.frameworks)))
+    def shared_need(fault: Fault) -> tuple[str, str] | None:
+        is_of_library = fault.kind == "library" and not frameworks & set(fault.frameworks)
+        return (fault.kind, fault.need) if fault.need and (is_of_library or fault.kind in ("machine", "wheel")) else None
 
-    alike: dict[tuple[str, str], list[Fault]] = {}
-    for fault in faults:
-        if not stands_alone(fault):
-            alike.setdefault((fault.kind, fault.need), []).append(fault)
     wrong = {fault.package for fault in faults if fault.kind == "library" and fault.severity == "error"}
     without_gpu: set[str] = set()
-    for fault in faults:
-        group = [fault] if stands_alone(fault) or not fault.need else alike[fault.kind, fault.need]
-        if fault is not group[0] or (fault.kind == "library" and fault.severity == "warning" and fault.package in wrong):
+    for group in _groups(faults, shared_need):
+        fault = group[0]
+        if _is_old_library(fault) and fault.package in wrong:
             continue
         names = tuple(dict.fromkeys(name for other in group for name in other.frameworks))
         if fault.kind == "machine" and fault.problem not in ("driver", "ptx"):

@@ -152,11 +152,8 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
 
 def target_need(target: Target, book: Book) -> Need:
     """Need of a target."""
-
-    def test(candidate: BuildCandidate) -> bool:
-        return accepts(target, candidate.build, book)
-
-    return Need(FrameworkKey(target.framework), test, target.text, target_reason(target))
+    key = FrameworkKey(target.framework)
+    return Need(key, lambda candidate: accepts(target, candidate.build, book), target.text, target_reason(target))
 
 
 def is_vague(build: Build) -> bool:

@@ -21,9 +21,9 @@ def as_listed(book: Book, packages: Mapping[str, str]) -> Mapping[str, str]:
     """Spell the versions of frameworks like the tables, `2.6.0` for `2.6`."""
     found = dict(packages)
     for name, version in packages.items():
-        framework, parsed = book.framework_of(name), parse_version(version)
-        if framework is not None and parsed is not None:
-            listed = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
+        parsed = parse_version(version)
+        if book.framework_of(name) is not None and parsed is not None:
+            listed = {row.wheel_version for row in book.builds_of(name)}
             if version not in listed:
                 found[name] = next((other for other in listed if parse_version(other) == parsed), version)
     return found
@@ -35,17 +35,14 @@ def identify_build(context: Context, framework: str, package: str, *, live: bool
     `live`: the set is installed, so that of two builds of a version the one that finds its libraries is meant.
     """
     version = context.machine.pip[package]
-    seen = next((one for one in context.machine.seen if one.name in (package, framework) and _is_version(one.version, version)), None)
+    spellings = (version, version.partition("+")[0])  # what a framework reports of itself may lack the local part
+    seen = next((one for one in context.machine.seen if one.name in (package, framework) and one.version in spellings), None)
     if seen is not None and seen.variant == "cpu":
         return None
-    build = installed_build(context, framework, package, version)
+    build = installed_build(context, package, version)
     cuda = CudaVersion(seen.cuda_built) if seen is not None and seen.cuda_built else None
     arch = context.machine.arch
-    rows = [
-        row
-        for row in context.book.framework(framework).builds
-        if row.package == package and row.cuda is not None and (not row.arch or arch in row.arch)
-    ]
+    rows = [row for row in context.book.builds_of(package) if row.cuda is not None and (not row.arch or arch in row.arch)]
     if seen is not None and cuda is not None and (build is None or not _is_of(build, cuda)):
         public = version.partition("+")[0] if build is None or build.variant != VENDOR else None
         of_release = [row for row in rows if row.version == public]
@@ -68,11 +65,6 @@ def identify_build(context: Context, framework: str, package: str, *, live: bool
         # Another build of the same name may contain the libraries that the set lacks.
         build = next((row for row in rows if row.delivery == "bundled"), build)
     return build
-
-
-def _is_version(seen: str, version: str) -> bool:
-    """True for the version that a framework itself reported, which may lack the local part."""
-    return seen in (version, version.partition("+")[0])
 
 
 def _of_same_minor(rows: Iterable[Build], version: str) -> Build | None:

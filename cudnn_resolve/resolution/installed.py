@@ -83,6 +83,11 @@ class UnrequestedFramework(Struct, frozen=True, kw_only=True):
         return self.libraries != "none" or not self.is_linked
 
     @property
+    def is_protected(self) -> bool:
+        """True if it must go on working."""
+        return self.works and not self.may_break
+
+    @property
     def names(self) -> frozenset[str]:
         """Its package and the packages that it holds."""
         return frozenset({self.package, *(hold.package for hold in self.holds)})
@@ -121,7 +126,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
     @cached_property
     def protected(self) -> tuple[UnrequestedFramework, ...]:
         """Unrequested frameworks that must go on working."""
-        return tuple(framework for framework in self.unrequested if framework.works and not framework.may_break)
+        return tuple(framework for framework in self.unrequested if framework.is_protected)
 
     @cached_property
     def held(self) -> Mapping[Key, Sequence[Need]]:
@@ -174,7 +179,7 @@ def _hold_need(key: Key, hold: Hold, owner: str) -> Need:
 
 def _describe(context: Context, name: str, package: str) -> UnrequestedFramework:
     version = context.machine.pip[package]
-    build = installed_build(context, name, package, version)
+    build = installed_build(context, package, version)
     framework = UnrequestedFramework(
         framework=name,
         package=package,
@@ -199,7 +204,7 @@ def _holds(context: Context, framework: UnrequestedFramework) -> Iterator[Hold]:
             yield hold
 
 
-def installed_build(context: Context, framework: str, package: str, version: str) -> Build | None:
+def installed_build(context: Context, package: str, version: str) -> Build | None:
     """The CUDA build of an installed framework; None if it has none.
 
     Identified by its variant if the version names it, otherwise as the one whose code and libraries are installed.
@@ -211,9 +216,8 @@ def installed_build(context: Context, framework: str, package: str, version: str
     names = (parsed.public, parsed.base_version)
     builds = [
         build
-        for build in context.book.framework(framework).builds
-        if build.package == package
-        and build.version in names
+        for build in context.book.builds_of(package)
+        if build.version in names
         and build.cuda is not None
         and (not build.arch or context.machine.arch in build.arch)
         and all(_is_met(context, requirement) for requirement in context.plugins_of(build))  # its GPU code may come from an extra
@@ -244,8 +248,7 @@ def is_frozen(context: Context) -> bool:
     if not any(book.component(name) for name in packages):
         return False
     for name, version in packages.items():
-        framework = book.framework_of(name)
-        build = installed_build(context, framework, name, version) if framework is not None else None
+        build = installed_build(context, name, version)
         requirements = context.requirements_of(build) if build is not None else ()
         required = (canonicalize_name(requirement.name) for requirement, extra in requirements if extra is None)
         others = {package for package in required if book.component(package) is None}
@@ -269,7 +272,7 @@ def _requires(context: Context, package: str, version: str) -> Iterator[Requirem
     if lines is None:
         releases = (release for release in context.releases.of(package) if version in (release.text, str(release.version)))
         release = next(releases, None)
-        lines = context.metadata.requires(release) if release is not None and release.requires is not None else ()
+        lines = context.metadata.requires(release) if release is not None and release.details.requires is not None else ()
     for line in lines:
         requirement = parse_requirement(line)
         if requirement is not None and str(requirement.specifier) and context.metadata.applies(requirement):

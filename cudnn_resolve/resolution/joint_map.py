@@ -174,7 +174,7 @@ def _why_none(book: Book, targets: tuple[Target, Target], failures: Sequence[Fai
     disjoint = disjoint_targets(Universe(Context(book, _machine(book, PYTHONS[0]), request)))
     if disjoint:
         return f"{disjoint[0].what}; {disjoint[0].because}"
-    causes = list(dict.fromkeys(f"{reason.text}: {reason.because}" for reason in failures[0].causes))
+    causes = list(dict.fromkeys(f"{need.text}: {need.because}" for need, _ in failures[0].causes))
     return "; ".join(causes[:4]) or "their requirements exclude one another"
 
 

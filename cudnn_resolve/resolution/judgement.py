@@ -174,12 +174,10 @@ class _PackageSet:
         self.floors += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
         yield from self._need_faults(needs, framework)
         if build.provisional:
-            by = (
-                "is not in the tables: judged by its CUDA alone"
-                if wheel is None
-                else "is newer than the tables: judged by its metadata alone"
-            )
-            yield framework_fault(framework, "unknown", "warning", f"{framework.who} {by}", "its GPU code was not read")
+            basis = "is newer than the tables: judged by its metadata alone"
+            if wheel is None:
+                basis = "is not in the tables: judged by its CUDA alone"
+            yield framework_fault(framework, "unknown", "warning", f"{framework.who} {basis}", "its GPU code was not read")
 
     def _needs_of_own_build(self, build: Build, who: str) -> Iterator[Need]:
         """Needs of a build that is not made from a wheel of an index."""
@@ -198,7 +196,7 @@ class _PackageSet:
         rows = self.book.framework(framework.framework).builds
         is_known = any(row.version in (framework.version, version and version.public) for row in rows)
         is_for_other_device = local.startswith(OTHER_DEVICES)
-        has_gpu_build = any(row.package == framework.package and row.cuda is not None for row in rows)
+        has_gpu_build = any(row.cuda is not None for row in self.book.builds_of(framework.package))
         if not (is_for_other_device or is_known or not has_gpu_build):
             text = f"{framework.who} is not in the tables: what it was built with is not known"
             return framework_fault(framework, "unknown", "warning", text, "no row of the matrix", framework.package)
@@ -222,14 +220,10 @@ class _PackageSet:
         """
         others = [
             build
-            for name in self.book.frameworks()
-            for package in self.book.distributions(name)
-            if package != framework.package and (version := self.packages.get(package)) is not None
-            for build in [installed_build(self.installed, name, package, version)]
-            if build is not None
+            for other in self.frameworks
+            if other is not framework and (build := installed_build(self.installed, other.package, other.version)) is not None
         ]
-        rows = self.book.framework(framework.framework).builds
-        if others and not any(row.package == framework.package and row.cuda for row in rows):
+        if others and not any(row.cuda for row in self.book.builds_of(framework.package)):
             return all(build.framework != framework.framework for build in others)
         required = (requirement for build in others for requirement, _ in self.universe.context.requirements_of(build))
         return any(canonicalize_name(requirement.name) == framework.package for requirement in required)
@@ -242,8 +236,8 @@ class _PackageSet:
     def _missing_plugins(self, framework: JudgedFramework) -> Iterator[str]:
         """Missing packages with GPU code of a framework: JAX's plugins."""
         public = getattr(parse_version(framework.version), "public", framework.version)
-        for row in self.book.framework(framework.framework).builds:
-            if row.package == framework.package and row.version == public and row.cuda is not None:
+        for row in self.book.builds_of(framework.package):
+            if row.version == public and row.cuda is not None:
                 names = (canonicalize_name(requirement.name) for requirement in self.universe.context.plugins_of(row))
                 yield from (name for name in names if name not in self.packages)
 
@@ -277,7 +271,7 @@ class _PackageSet:
             kind: FaultKind = "wheel" if key in (PYTHON, ARCH, GLIBC) else "machine"
             return None if need.test(fact) else unmet_need_fault(need, who, frameworks, kind, f"here is {fact}")
         if isinstance(key, SlotKey):
-            self._add_owner(need, framework.package)
+            self._add_owner(key, need, framework.package)
             return None
         if isinstance(key, PipKey):
             return self._package_fault(need, key.name, framework)
@@ -366,7 +360,7 @@ class _PackageSet:
             return None
         framework = self.book.framework_of(name)
         if framework is not None and name in self.book.distributions(framework):
-            build = installed_build(self.installed, framework, name, version)
+            build = installed_build(self.installed, name, version)
             wheel = self.universe.packages.wheel_of(build) if build is not None else None
             if wheel is not None:
                 return wheel
@@ -413,7 +407,7 @@ class _PackageSet:
             if candidate is None:
                 continue
             needs = list(self.universe.needs(candidate))
-            if candidate.release is not None and candidate.release.tags == UNLISTED:
+            if candidate.release is not None and candidate.release.details.tags == UNLISTED:
                 text = f"{name} {version} is not in the tables: what it needs is not known"
                 yield Fault(kind="unknown", severity="warning", text=text, because="no row of the matrix", package=name)
                 needs = [need for need in needs if isinstance(need.key, SlotKey)]  # its files are those of every release
@@ -452,7 +446,7 @@ class _PackageSet:
             release = unlisted_release(name, version, row.index) if row is not None else unlisted_release(name, version)
             for need in evidence_needs(self.book, arch, release, f"{name} {version}"):
                 if isinstance(need.key, SlotKey):
-                    self._add_owner(need, name)
+                    self._add_owner(need.key, need, name)
                 elif (
                     isinstance(need.key, PipKey)
                     and (other := self.packages.get(need.key.name))
@@ -467,9 +461,8 @@ class _PackageSet:
                             fault = replace(fault, severity="warning", text=text)
                         yield fault
 
-    def _add_owner(self, need: Need, package: str) -> None:
-        assert isinstance(need.key, SlotKey)
-        self.owners.setdefault(need.key, {}).setdefault(need.owner or "", (need, package))
+    def _add_owner(self, key: SlotKey, need: Need, package: str) -> None:
+        self.owners.setdefault(key, {}).setdefault(need.owner or "", (need, package))
 
     def _slot_faults(self) -> Iterator[Fault]:
         """Slots with two owners: majors of CUDA or cuDNN, or the files of a folder."""
@@ -488,8 +481,7 @@ class _PackageSet:
             )
 
     def _advisory_faults(self) -> Iterator[Fault]:
-        gpus = tuple(gpu.capability for gpu in self.machine.gpus if gpu.capability is not None)
-        for name, advisory in advisories_of(self.book, self.packages, gpus):
+        for name, advisory in advisories_of(self.book, self.packages, self.machine.capabilities):
             text, because = f"{name} {self.packages[name]}: {advisory.summary}", f"advisory {advisory.id}"
             severity: Severity = "warning" if advisory.action == "avoid" else "info"
             yield Fault(kind="advisory", severity=severity, text=text, because=because, package=name, remedy=advisory.remedy or "")

@@ -20,14 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 
 class Key(Struct, frozen=True, cache_hash=True):
-    """Key of a package in the universe; `str` gives its display name, which also sorts keys."""
+    """Key of a package in the universe; `str` gives its display name, which also sorts keys: the kind and the first field."""
+
+    kind: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{getattr(self, self.__struct_fields__[0])}"
 
 
 class FactKey(Key, frozen=True, cache_hash=True):
@@ -42,37 +47,29 @@ class FactKey(Key, frozen=True, cache_hash=True):
 class GpuKey(Key, frozen=True, cache_hash=True):
     """A GPU of the machine."""
 
+    kind = "gpu"
     number: int
-
-    def __str__(self) -> str:
-        return f"gpu:{self.number}"
 
 
 class LimitKey(Key, frozen=True, cache_hash=True):
     """A limit that the user sets."""
 
+    kind = "limit"
     subject: Literal["cuda", "cudnn", "uploads"]
-
-    def __str__(self) -> str:
-        return f"limit:{self.subject}"
 
 
 class FrameworkKey(Key, frozen=True, cache_hash=True):
     """A framework."""
 
+    kind = "framework"
     name: str
-
-    def __str__(self) -> str:
-        return f"framework:{self.name}"
 
 
 class LibrariesKey(Key, frozen=True, cache_hash=True):
     """The CUDA libraries of a framework."""
 
+    kind = "libraries"
     framework: str
-
-    def __str__(self) -> str:
-        return f"libraries:{self.framework}"
 
 
 class CudaKey(Key, frozen=True, cache_hash=True):
@@ -112,19 +109,15 @@ class PipKey(Key, frozen=True, cache_hash=True):
 class InstalledKey(Key, frozen=True, cache_hash=True):
     """An unrequested installed framework."""
 
+    kind = "installed"
     framework: str
-
-    def __str__(self) -> str:
-        return f"installed:{self.framework}"
 
 
 class SlotKey(Key, frozen=True, cache_hash=True):
     """Files that one package of an environment owns, or a property that all its frameworks share."""
 
+    kind = "slot"
     files: str
-
-    def __str__(self) -> str:
-        return f"slot:{self.files}"
 
 
 DRIVER = FactKey("driver")

@@ -28,7 +28,7 @@ MARKER_ERRORS = (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, V
 def marker_environment(machine: Machine) -> dict[str, str]:
     """PEP 508 variables of the target, not of the running interpreter."""
     major, minor = machine.python or (3, 11)
-    full = machine.python_full or f"{major}.{minor}.0"
+    full = machine.python_full or ""
     if full.count(".") < 2:
         full = f"{major}.{minor}.0"
     return {

@@ -38,7 +38,8 @@ class ReleaseMetadata:
 
     def of(self, release: Release) -> Metadata | None:
         """Metadata of a release, requested from the index if the matrix does not have it; None if unknown."""
-        listed = Metadata(release.requires, release.requires_python, ()) if release.requires is not None else None
+        details = release.details
+        listed = Metadata(details.requires, details.requires_python, ()) if details.requires is not None else None
         if listed is not None and release.package not in self._incomplete:
             return listed
         key = id(release)
@@ -117,7 +118,7 @@ class ReleaseMetadata:
 
     def prefetch_metadata(self, release: Release) -> None:
         """Let the source request the metadata of a release."""
-        if self._source is None or release.requires is not None or release.offer is None or id(release) in self._known:
+        if self._source is None or release.details.requires is not None or release.offer is None or id(release) in self._known:
             return
         file = self._offers.file(release.offer)
         if file is not None and release.package not in self._direct:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Direct, File, Offer
-    from cudnn_resolve.resolution.candidate import Candidate, Channel
+    from cudnn_resolve.resolution.candidate import Candidate, Channel, Need
     from cudnn_resolve.resolution.installed import UnrequestedFramework
     from cudnn_resolve.resolution.key import Key
     from cudnn_resolve.version import DriverVersion
@@ -150,26 +150,36 @@ class Conflict(Refusal, frozen=True, kw_only=True):
     machine: Machine
 
 
-class Rejection(Struct, frozen=True, kw_only=True):
-    """A candidate that a search rejected, and why."""
+class Demand(NamedTuple):
+    """A need and the candidate that has it; None for the request itself."""
+
+    need: Need
+    parent: Candidate | None
+
+
+class Rejection(Struct, frozen=True):
+    """A candidate that a search or the machine rejected."""
 
     candidate: Candidate
-    about: Key
-    """The package that it clashed on."""
-    need: str
-    because: str
-    against: tuple[Reason, ...]
-    """Earlier needs on that package."""
+    need: Need
+    """The need of the candidate that cannot be met."""
+    against: tuple[Demand, ...] = ()
+    """Earlier demands on the same package."""
+
+    @property
+    def about(self) -> Key:
+        """The package that it clashed on."""
+        return self.need.key
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """A search without an answer: the rejections in order, and the needs of the last conflict."""
+    """A search without an answer: the rejections in order, and the demands of the last conflict."""
 
     rejections: tuple[Rejection, ...]
-    causes: tuple[Reason, ...]
+    causes: tuple[Demand, ...]
     rounds: int
-    core: frozenset[tuple[Key, str]] = frozenset()
-    """Needs of the request that exclude one another, by package and text; empty if unknown."""
+    core: frozenset[str] = frozenset()
+    """Needs of the request that exclude one another, as text; empty if unknown."""
     exhausted: bool = False
     """True if the search was stopped before it was complete."""
 

@@ -33,10 +33,15 @@ class Offers:
         files = (file for file in offer.files if any(f"{name}:{digest}" in hashes for name, digest in file.hashes.items()))
         return Offer(version=offer.version, files=tuple(files))
 
-    def at(self, package: str, index: str) -> Listing | None:
-        """Listing of a package on an index of the matrix; None if no index is queried."""
+    def on_index(self, package: str, version: str, index: str) -> Offer | None:
+        """Accepted files of a release on an index of the matrix; None if no index is queried, or if that one does not have it.
+
+        IndexUnavailableError if it does not answer.
+        """
         row = self._book.index(index)
-        return self._source.listing(package, IndexLocation(row.url, row.kind)) if self._source is not None else None
+        listing = self._source.listing(package, IndexLocation(row.url, row.kind)) if self._source is not None else None
+        offer = next((offer for offer in listing.offers if offer.version == version), None) if listing is not None else None
+        return self.accepted(package, offer) if offer is not None else None
 
     def listing(self, package: str) -> Listing | None:
         """Listing of a package on the configured indexes; None if they were not queried."""
@@ -46,15 +51,10 @@ class Offers:
         return listing
 
     def offer(self, release: Release) -> Offer | None:
-        """Files of a release; None if no index was queried or none has it.
-
-        IndexUnavailableError if the index that the matrix names for it does not answer.
-        """
-        if release.offer is not None or self._source is None or release.index == "default":
+        """Files of a release; errors as of `on_index`."""
+        if release.offer is not None or release.index == "default":
             return release.offer
-        listing = self.at(release.package, release.index)
-        offer = next((offer for offer in listing.offers if offer.version == release.text), None) if listing is not None else None
-        return self.accepted(release.package, offer) if offer is not None else None
+        return self.on_index(release.package, release.text, release.index)
 
     def file(self, offer: Offer | None) -> File | None:
         """The file of an offer that fits the target best; None if none does."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from cudnn_resolve.requirement.machine import forward_rows
+from cudnn_resolve.requirement.machine import architectures, forward_rows
 from cudnn_resolve.resolution.key import DRIVER
 from cudnn_resolve.resolution.model import Relaxation, Resolution
 from cudnn_resolve.resolution.proposal import command, result
@@ -25,8 +26,8 @@ def other_drivers(trials: Trials) -> Iterator[Relaxation]:
     older = [driver for driver in reversed(known) if driver < machine.driver]
 
     def attempt(driver: DriverVersion) -> Resolution | None:
-        change = {"driver": driver, "native_cuda": book.native_cuda(driver)}
-        return None if trials.is_in_vain(change) else trials.try_machine(**change)
+        change: dict[str, Any] = {"driver": driver, "native_cuda": book.native_cuda(driver)}
+        return None if trials.is_in_vain(change) else trials.try_request(trials.request, **change)
 
     for is_newer, candidates in ((True, newer), (False, _in_supported_branches(trials, older))):
         driver, found = first_that_works(candidates, attempt)
@@ -74,8 +75,7 @@ def first_that_works(
 def _in_supported_branches(trials: Trials, older: list[DriverVersion]) -> list[DriverVersion]:
     """Older drivers that support every GPU, if the installed one does not."""
     machine = trials.machine
-    rows = [trials.book.architecture(gpu.capability) for gpu in machine.gpus if gpu.capability is not None]
-    last_branches = [row.driver_last for row in rows if row is not None and row.driver_last is not None]
+    last_branches = [row.driver_last for row in architectures(machine.gpus, trials.book) if row.driver_last is not None]
     if not last_branches or machine.driver is None or machine.driver.major <= min(last_branches):
         return []
     return [driver for driver in older if driver.major <= min(last_branches)]

@@ -204,7 +204,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
             context.is_restricted = context.is_restricted or is_listed
             yield impossible(INDEX, "readable metadata", unreadable)
         metadata = context.metadata.of(release)
-        if metadata is not None and metadata.requires_python and metadata.requires_python != release.requires_python:
+        if metadata is not None and metadata.requires_python and metadata.requires_python != release.details.requires_python:
             need = _requires_python_need(context, metadata.requires_python, who)
             if need is not None:
                 yield need
@@ -284,14 +284,15 @@ def file_needs(context: Context, release: Release, who: str) -> Iterator[Need]:
         hashed = context.offers.accepts_by_hash(release.package)
         because = f"no file of {who} has one of the given hashes" if hashed else f"{who} is not on the configured index"
         yield impossible(INDEX, f"{pin} on the index", because)
-    if not release.fit.arch:
-        for_linux = any("linux" in tag for tag in release.tags)
+    fit = release.details.fit
+    if not fit.arch:
+        for_linux = any("linux" in tag for tag in release.details.tags)
         wanted, here = ("another architecture", context.machine.arch) if for_linux else ("another system", "Linux")
         yield known_mismatch(ARCH, wanted, f"{who} has no wheel for {here}")
     need = python_need(context, release, who)
     if need is not None:
         yield need
-    floor = release.fit.glibc
+    floor = fit.glibc
     if floor is not None and floor > (0, 0):
         yield Need(
             GLIBC,
@@ -313,25 +314,26 @@ def file_needs(context: Context, release: Release, who: str) -> Iterator[Need]:
 
 def has_wheel(context: Context, release: Release) -> bool:
     """True for a release with a wheel that the machine can use."""
-    if release.tags == SDIST or not release.fit.arch or python_need(context, release, release.package) is not None:
+    details = release.details
+    if details.tags == SDIST or not details.fit.arch or python_need(context, release, release.package) is not None:
         return False
-    floor, glibc = release.fit.glibc, context.machine.glibc
+    floor, glibc = details.fit.glibc, context.machine.glibc
     return floor is None or glibc is None or floor <= glibc
 
 
 def python_need(context: Context, release: Release, who: str) -> Need | None:
     """Need for another Python, if no file of the release or not its metadata supports the target's."""
-    machine = context.machine
-    if release.tags == SDIST and not release.fit.python and machine.python is not None:
+    machine, details = context.machine, release.details
+    if details.tags == SDIST and not details.fit.python and machine.python is not None:
         here = ".".join(map(str, machine.python))
         because = f"{who} has no wheel for Python {here}, and its source archive has compiled code that does not support it"
         return known_mismatch(PYTHON, "another Python", because)
     # Some files may be for the target's Python and others for its architecture, and none for both.
-    if not release.fit.python or (release.fit.arch and release.fit.glibc is None):
-        tags = (tag for tag in release.tags if platform_floor(tag.rpartition("-")[2], machine.arch) is not None)
+    if not details.fit.python or (details.fit.arch and details.fit.glibc is None):
+        tags = (tag for tag in details.tags if platform_floor(tag.rpartition("-")[2], machine.arch) is not None)
         pythons = ", ".join(pythons_of(tags)) or "another version"
         return known_mismatch(PYTHON, f"Python {pythons}", f"{who} has wheels for these only")
-    return _requires_python_need(context, release.requires_python, who) if release.requires_python else None
+    return _requires_python_need(context, details.requires_python, who) if details.requires_python else None
 
 
 def _requires_python_need(context: Context, specifier: str, who: str) -> Need | None:
@@ -370,11 +372,11 @@ def _component_needs(context: Context, release: Release, who: str) -> Iterator[N
         for build in context.book.cudnn_builds():
             if build.wheel == release.package and str(build.version) == release.text:
                 yield from compatibility.cudnn_hardware(context.book, context.machine, build)
-        yield Need(CUDNN, lambda other: _is_build(other, release), f"cuDNN {release.text}", f"{who} is the cuDNN of this environment")
 
+        def is_wheel(other: CudnnCandidate) -> bool:
+            return other.channel == "pip" and (other.build.wheel, str(other.build.version)) == (release.package, release.text)
 
-def _is_build(other: CudnnCandidate, release: Release) -> bool:
-    return other.channel == "pip" and other.build.wheel == release.package and str(other.build.version) == release.text
+        yield Need(CUDNN, is_wheel, f"cuDNN {release.text}", f"{who} is the cuDNN of this environment")
 
 
 def line_need(line: RequirementLine, context: Context) -> Need:
@@ -389,7 +391,7 @@ def line_need(line: RequirementLine, context: Context) -> Need:
         if release is None:
             return True
         prereleases = names_prerelease(specifier) or release.pre_counts or release.text == installed
-        return specifier.contains(release.version, prereleases=prereleases) and (is_pin or not release.yanked)
+        return specifier.contains(release.version, prereleases=prereleases) and (is_pin or not release.details.yanked)
 
     return Need(key, test, line.text, f"asked for in {line.origin}")
 

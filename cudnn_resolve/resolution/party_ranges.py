@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.machine import Machine
-from cudnn_resolve.requirement.model import Target
 from cudnn_resolve.requirement.source import Source
-from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.build import describe_wheel
 from cudnn_resolve.resolution.candidate import (
@@ -27,7 +25,7 @@ from cudnn_resolve.resolution.candidate import (
     WheelCandidate,
 )
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.key import CUDA, CUDNN, DRIVER, PYTHON, FrameworkKey, Key, PipKey, pip_key
+from cudnn_resolve.resolution.key import CUDA, CUDNN, DRIVER, PYTHON, Key, PipKey, pip_key
 from cudnn_resolve.resolution.model import Bar, Conflict, Range, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest, open_request
 from cudnn_resolve.resolution.package import file_needs
@@ -71,17 +69,12 @@ def _ranges(
 def _resolution_parties(universe: Universe, found: Resolution) -> Iterator[Party]:
     yield "you", [list(universe.root_needs(found.dropped))]
     needs: dict[str, list[Need]] = {}
-    for pin in found.pins.values():
-        if not _is_library_wheel(pin.candidate):
-            needs.setdefault(_party_name(pin.candidate), []).extend(_own_needs(universe, pin.candidate))
+    for candidate in (pin.candidate for pin in found.pins.values()):
+        if not _is_library_wheel(candidate):
+            own = needs.setdefault(_party_name(candidate), [])
+            is_cudnn = isinstance(candidate, CudnnCandidate)  # counts without its wheel
+            own += [need for need in universe.needs(candidate) if not (is_cudnn and isinstance(need.key, PipKey))]
     yield from ((who, [of_party]) for who, of_party in needs.items())
-
-
-def _own_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
-    """Needs of a candidate; for a cuDNN without its wheel."""
-    for need in universe.needs(candidate):
-        if not (isinstance(candidate, CudnnCandidate) and isinstance(need.key, PipKey)):
-            yield need
 
 
 def _party_name(candidate: Candidate) -> str:
@@ -98,18 +91,8 @@ def _is_library_wheel(candidate: Candidate) -> bool:
 def _target_parties(universe: Universe) -> Iterator[Party]:
     """Each target with its builds that the machine allows; with all of them if it allows none."""
     for target in universe.request.targets:
-        every = [list(_build_needs(universe, build)) for build in _builds(universe, target)]
-        yield target.text, [needs for needs in every if all(_is_met(universe, need) for need in needs)] or every
-
-
-def _is_met(universe: Universe, need: Need) -> bool:
-    fact = universe.fact(need.key)
-    return fact is None or need.test(fact)
-
-
-def _builds(universe: Universe, target: Target) -> Iterator[Build]:
-    candidates = universe.unordered(FrameworkKey(target.framework))
-    yield from (candidate.build for candidate in candidates if accepts(target, candidate.build, universe.book))
+        every = [list(_build_needs(universe, candidate.build)) for candidate in universe.accepted(target)]
+        yield target.text, [needs for needs in every if all(map(universe.allows, needs))] or every
 
 
 def _build_needs(universe: Universe, build: Build) -> Iterator[Need]:

@@ -83,12 +83,12 @@ def _eligibility(specifier: SpecifierSet, context: Context) -> Callable[[Release
     allows_prerelease, is_pin = names_prerelease(specifier), is_exact(specifier)
 
     def test(release: Release) -> bool:
-        if not (release.version.is_prerelease or release.yanked):
+        if not (release.version.is_prerelease or release.details.yanked):
             return True
         installed = context.machine.pip.get(release.package)
         if installed is not None and is_version(release, installed):
             return True
-        return (allows_prerelease or release.pre_counts or not release.version.is_prerelease) and (is_pin or not release.yanked)
+        return (allows_prerelease or release.pre_counts or not release.version.is_prerelease) and (is_pin or not release.details.yanked)
 
     return test
 

@@ -16,7 +16,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, Target
-from cudnn_resolve.requirement.target import accepts, packages_of
+from cudnn_resolve.requirement.target import accepted_builds, packages_of
 from cudnn_resolve.resolution.channel import CUDA_MAJORS, component_package
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement
@@ -58,8 +58,8 @@ def _library_packages(book: Book) -> Iterator[str]:
 def _likely_build(book: Book, machine: Machine, target: Target) -> Build | None:
     """Approximately the first build tried: the newest on the configured index for a CUDA that the driver supports."""
     best: Build | None = None
-    for build in book.framework(target.framework).builds:
-        if build.index == "default" and build.cuda is not None and accepts(target, build, book):
+    for build in accepted_builds(target, book):
+        if build.index == "default" and build.cuda is not None:
             is_beyond_driver = machine.native_cuda is not None and build.cuda > machine.native_cuda
             if best is None or not is_beyond_driver:
                 best = build

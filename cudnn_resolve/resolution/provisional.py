@@ -77,7 +77,7 @@ def with_new_releases(book: Book, request: Request, machine: Machine, source: So
         framework = book.framework(target.framework)
         packages = packages_of(target, book)
         for package in packages:
-            known = [build for build in framework.builds if build.package == package and build.index == "default"]
+            known = [build for build in book.builds_of(package) if build.index == "default"]
             releases = list(_new_releases(package, known, target, machine, source, pre=request.pre)) if known else []
             if releases:
                 builds += [build for offer, requires in releases for build in _provisional_builds(machine, known, offer, requires)]

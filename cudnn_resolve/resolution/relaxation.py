@@ -12,7 +12,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, Target
-from cudnn_resolve.requirement.target import accepts
+from cudnn_resolve.requirement.target import accepted_builds
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.condition import without_line, without_target
@@ -83,8 +83,7 @@ def _without_options(trials: Trials) -> Iterator[Relaxation]:
 
 def wanted_version(book: Book, target: Target) -> str | None:
     """The version that a target is about: the newest release that it accepts, otherwise the one that it names."""
-    builds = (build for build in book.framework(target.framework).builds if accepts(target, build, book))
-    versions = [row_version(build.version) for build in builds]
+    versions = [row_version(build.version) for build in accepted_builds(target, book)]
     if versions:
         return str(max(versions))
     named = (part.version.removesuffix(".*") for part in target.specifier)
@@ -94,12 +93,7 @@ def wanted_version(book: Book, target: Target) -> str | None:
 
 def contradicts(book: Book, target: Target) -> bool:
     """True for a target that was requested more than once, if each request has a build but all together have none."""
-    return len(target.parts) > 1 and not has_build(book, target) and all(has_build(book, part) for part in target.parts)
-
-
-def has_build(book: Book, target: Target) -> bool:
-    """True if the tables have a build that a target accepts."""
-    return any(accepts(target, build, book) for build in book.framework(target.framework).builds)
+    return len(target.parts) > 1 and not accepted_builds(target, book) and all(accepted_builds(part, book) for part in target.parts)
 
 
 def _one_of_contradicting(trials: Trials) -> Iterator[Relaxation]:
@@ -312,7 +306,7 @@ def _fewer_gpus(trials: Trials) -> Iterator[Relaxation]:
     gpus = trials.machine.gpus
     for number, gpu in enumerate(gpus if len(gpus) > 1 else ()):
         others = tuple(other for other in gpus if other is not gpu)
-        found = trials.try_machine(gpus=others) if GpuKey(number) in trials.core else None
+        found = trials.try_request(trials.request, gpus=others) if GpuKey(number) in trials.core else None
         if found is not None:
             yield Relaxation(
                 change=f"without {gpu.label}: hide it with CUDA_VISIBLE_DEVICES",
@@ -334,7 +328,7 @@ def _without_lines(trials: Trials) -> Iterator[Relaxation]:
 
 def _newer_glibc(trials: Trials) -> Iterator[Relaxation]:
     """A newer distribution."""
-    found = trials.try_machine(glibc=None) if GLIBC in trials.core else None
+    found = trials.try_request(trials.request, glibc=None) if GLIBC in trials.core else None
     if found is not None and GLIBC in found.pins:
         floors = (reason.floor for reason in found.pins[GLIBC].reasons)
         needed = ".".join(map(str, max(floor for floor in floors if isinstance(floor, tuple))))
@@ -358,5 +352,5 @@ def _cpu_builds(trials: Trials) -> Iterator[Relaxation]:
 
 def is_cpu_only(book: Book, target: Target) -> bool:
     """True for a target that only CPU builds match: `torch==2.6.0+cpu`."""
-    builds = [build for build in book.framework(target.framework).builds if accepts(target, build, book)]
+    builds = accepted_builds(target, book)
     return CPU not in target.extras and bool(builds) and all(build.cuda is None for build in builds)

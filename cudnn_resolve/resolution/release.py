@@ -23,8 +23,11 @@ class Details(NamedTuple):
     """The part of a release that takes reading its files or its metadata."""
 
     fit: Fit
+    """How its files fit the target."""
     tags: tuple[str, ...]
+    """Compressed tag sets of its files; `SDIST` if only a source archive fits."""
     requires: tuple[str, ...] | None
+    """Requires-Dist lines; None if only the index knows them, see `ReleaseMetadata.requires`."""
     requires_python: str | None = None
     yanked: bool = False
 
@@ -60,31 +63,6 @@ class Release(Struct, kw_only=True, eq=False, dict=True):
         """Details from its files and its metadata."""
         return self.load_details()
 
-    @property
-    def fit(self) -> Fit:
-        """How its files fit the target."""
-        return self.details.fit
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Compressed tag sets of its files; `SDIST` if only a source archive fits."""
-        return self.details.tags
-
-    @property
-    def requires(self) -> tuple[str, ...] | None:
-        """Requires-Dist lines; None if only the index knows them, see `ReleaseMetadata.requires`."""
-        return self.details.requires
-
-    @property
-    def requires_python(self) -> str | None:
-        """The Requires-Python specifier."""
-        return self.details.requires_python
-
-    @property
-    def yanked(self) -> bool:
-        """True if it was yanked."""
-        return self.details.yanked
-
 
 def sort_key(release: Release) -> tuple[Version, bool, Version]:
     """Ascending order by public version; the configured index sorts above indexes with local versions."""
@@ -117,6 +95,12 @@ def parse_requirement(line: str) -> Requirement | None:
         return Requirement(line)
     except InvalidRequirement:
         return None
+
+
+def excludes(text: str, version: Version | str) -> bool:
+    """True if a text is a requirement that excludes a version."""
+    requirement = parse_requirement(text)
+    return requirement is not None and not requirement.specifier.contains(version, prereleases=True)
 
 
 @lru_cache(maxsize=16384)

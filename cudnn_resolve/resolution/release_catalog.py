@@ -78,7 +78,11 @@ class Releases:
         self._target = TargetPython.of(machine)
 
     def _make_plain(self, package: str) -> Iterator[Release]:
-        own = [release for release in self.of(package) if release.fit.arch and (release.build is None or not _needs_setup(release.build))]
+        own = [
+            release
+            for release in self.of(package)
+            if release.details.fit.arch and (release.build is None or not _needs_setup(release.build))
+        ]
         installed = self._machine.pip.get(package)
         kept = {
             release.text: release
@@ -109,9 +113,7 @@ class Releases:
         if direct is not None:
             yield self._from_direct(direct)
             return
-        framework = self._book.framework_of(package)
-        builds = self._book.framework(framework).builds if framework else ()
-        builds = tuple(build for build in builds if build.package == package)
+        builds = self._book.builds_of(package)
         vendor = self.vendor(package)
         builds = (vendor, *builds) if vendor is not None else builds
         extras = self._book.extra_releases(package)
@@ -284,14 +286,12 @@ class Releases:
             return not is_queried or index != "default" or offer is not None
         if index != "default":
             try:
-                listing = self._offers.at(build.package, index)
+                offer = self._offers.on_index(build.package, build.wheel_version, index)
             except IndexUnavailableError:
                 return False  # hashes that cannot be compared are not accepted
-            if listing is not None:
-                offer = next((offer for offer in listing.offers if offer.version == build.wheel_version), None)
         elif not is_queried:
             return True
-        return offer is not None and bool(self._offers.accepted(build.package, offer).files)
+        return offer is not None and bool(offer.files)
 
     def _why_too_new(self, package: str, text: str, row: WheelRelease | None) -> str | None:
         """Why the upload limit excludes a release of the tables; None if it does not, and for the installed release."""

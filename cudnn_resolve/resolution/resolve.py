@@ -46,7 +46,7 @@ def resolved(
 def _solve(book: Book, machine: Machine, request: OpenRequest) -> Resolution | Failure:
     refuse_unknown_extras(book, request)
     found = attempt(book, machine, request)
-    return with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else found
+    return _with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else found
 
 
 def _open(request: Request, source: Source | None, progress: Progress | None) -> OpenRequest:
@@ -56,9 +56,8 @@ def _open(request: Request, source: Source | None, progress: Progress | None) ->
     return replace(opened, device="cpu") if targets and all(CPU in target.extras for target in targets) else opened
 
 
-def with_what_remains(book: Book, machine: Machine, request: Request, found: Resolution) -> Resolution:
+def _with_what_remains(book: Book, machine: Machine, request: OpenRequest, found: Resolution) -> Resolution:
     """Add what the configured indexes alone would give to a resolution with unreachable indexes."""
-    request = open_request(request)
     if not found.unreached or not request.variant_indexes:
         return found
     other = attempt(book, machine, replace(request, variant_indexes=False))
@@ -71,7 +70,7 @@ def with_what_remains(book: Book, machine: Machine, request: Request, found: Res
     return replace(found, remains=Relaxation(change=change, result=result(other), command=line))
 
 
-Platforms = Sequence[tuple["Machine", "OpenRequest"]]
+Platforms = Sequence[tuple[Machine, OpenRequest]]
 """The machine of each platform, and the request for it."""
 
 
@@ -98,7 +97,7 @@ def _on_platform(book: Book, machine: Machine, request: OpenRequest, *, is_pytho
         if not is_python_open or error.code != NO_TARGET:
             raise
         return None  # no target on this Python; another one may have some
-    return with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else None
+    return _with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else None
 
 
 def _conflict(book: Book, platforms: Platforms) -> tuple[int, Conflict]:

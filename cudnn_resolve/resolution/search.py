@@ -12,25 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
 from cudnn_resolve.resolution.decision_order import LAST, Choices
 from cudnn_resolve.resolution.key import Key
 from cudnn_resolve.resolution.memory import Premise, Remaining, follows_first_need
+from cudnn_resolve.resolution.model import Demand, Rejection
 from cudnn_resolve.resolution.universe import Universe
 
 STRIDES_FROM = 16
 """If any answer will do, candidates tried in order before the search strides through the rest."""
 MOVES = 16
 """How often a package is decided again before a candidate that would cause another time is rejected instead."""
-
-
-class Demand(NamedTuple):
-    """A need and the candidate that has it; None for the request itself."""
-
-    need: Need
-    parent: Candidate | None
 
 
 class UnsatisfiableError(Exception):
@@ -95,8 +89,8 @@ class Search:
         """Packages decided last: needs found later may leave only source archives, which are then built."""
         self.pins: dict[Key, Candidate] = {}
         self.demands: dict[Key, tuple[Demand, ...]] = {}
-        self.rejections: dict[tuple[int, Key], tuple[Candidate, Need, tuple[Demand, ...]]] = {}
-        """Each rejected candidate, its unacceptable need, and the earlier demands on the same package."""
+        self.rejections: dict[tuple[int, Key], Rejection] = {}
+        """The first rejection of each candidate on each package."""
         self.last_conflict: tuple[Demand, ...] = ()
         """Demands on the last package that had no candidate left."""
         self.rounds = 0
@@ -208,7 +202,7 @@ class Search:
             before = self.demands.get(need.key, ())
             conflict = self._demand(need, candidate, moved)
             if conflict is not None:
-                self.rejections.setdefault((id(candidate), need.key), (candidate, need, before))
+                self.rejections.setdefault((id(candidate), need.key), Rejection(candidate, need, before))
                 return conflict - own
         self._move(moved)
         self._universe.context.chosen[key] = candidate

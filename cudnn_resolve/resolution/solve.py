@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, CudaCandidate, CudnnCandidate, Need, PipCandidate
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key
-from cudnn_resolve.resolution.model import Failure, Pin, Reason, Rejection
-from cudnn_resolve.resolution.search import Demand, Search, StepLimitError, UnsatisfiableError
+from cudnn_resolve.resolution.model import Demand, Failure, Pin, Reason, Rejection
+from cudnn_resolve.resolution.search import Search, StepLimitError, UnsatisfiableError
 from cudnn_resolve.resolution.universe import Universe
 
 ROUNDS = 20000
@@ -54,8 +55,8 @@ def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> So
     try:
         search.run(universe.with_held(needs), limit)
     except UnsatisfiableError as error:
-        core = frozenset((premise.key, premise.text) for premise in error.premises if isinstance(premise, Need))
-        causes = tuple(_reasons(search.last_conflict, None))
+        core = frozenset(premise.text for premise in error.premises if isinstance(premise, Need))
+        causes = _explaining(search.last_conflict)
         return Failure(rejections=_rejections(universe, search), causes=causes, rounds=search.rounds, core=core)
     except StepLimitError:
         return Failure(rejections=_rejections(universe, search), causes=(), rounds=search.rounds, exhausted=True)
@@ -63,11 +64,7 @@ def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> So
         if budget is not None:
             budget.left -= search.rounds
     needed = _needed(search)
-    pins = {
-        key: Pin(candidate=candidate, reasons=tuple(_reasons(_relevant(search.demands[key], needed), candidate)))
-        for key, candidate in search.pins.items()
-        if key in needed
-    }
+    pins = {key: _pin(candidate, search.demands[key], needed) for key, candidate in search.pins.items() if key in needed}
     return Solved(pins=pins, rounds=search.rounds)
 
 
@@ -87,34 +84,24 @@ def _needed(search: Search) -> set[Key]:
     return needed
 
 
-def _relevant(demands: Iterable[Demand], needed: Collection[Key]) -> Iterator[Demand]:
-    """Demands of the request and of needed packages."""
-    return (demand for demand in demands if demand.parent is None or demand.parent.key in needed)
+def _explaining(demands: Iterable[Demand]) -> tuple[Demand, ...]:
+    """Demands without those that only partition the search."""
+    return tuple(demand for demand in demands if not demand.need.divides)
 
 
 def _rejections(universe: Universe, search: Search) -> tuple[Rejection, ...]:
     """Rejected candidates, each clash once; those that the machine rejects come first."""
     found = {(id(rejection.candidate), rejection.about): rejection for rejection in universe.machine_filter.all_rejections()}
-    for candidate, need, before in search.rejections.values():
-        found.setdefault(
-            (id(candidate), need.key),
-            Rejection(
-                candidate=candidate,
-                about=need.key,
-                need=need.text,
-                because=need.because,
-                against=tuple(_reasons(before, None)),
-            ),
-        )
+    for key, rejection in search.rejections.items():
+        found.setdefault(key, replace(rejection, against=_explaining(rejection.against)))
     return tuple(found.values())
 
 
-def _reasons(demands: Iterable[Demand], chosen: Candidate | None) -> Iterator[Reason]:
-    release = chosen.release if isinstance(chosen, PipCandidate) else None
-    for need, parent in demands:
-        if need.divides:
-            continue
-        yield Reason(
+def _pin(candidate: Candidate, demands: Iterable[Demand], needed: Collection[Key]) -> Pin:
+    """The pin of a chosen candidate, with the demands of the request and of needed packages as its reasons."""
+    release = candidate.release if isinstance(candidate, PipCandidate) else None
+    reasons = [
+        Reason(
             text=need.text,
             because=need.because,
             parent=str(parent) if parent is not None else None,
@@ -127,3 +114,7 @@ def _reasons(demands: Iterable[Demand], chosen: Candidate | None) -> Iterator[Re
             key=need.key,
             floor=need.floor,
         )
+        for need, parent in _explaining(demands)
+        if parent is None or parent.key in needed
+    ]
+    return Pin(candidate=candidate, reasons=tuple(reasons))

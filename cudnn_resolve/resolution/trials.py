@@ -37,12 +37,8 @@ class Trials(Struct, frozen=True):
         found = attempt(self.book, replace(self.machine, **machine), request, nearest_to, ROUNDS)
         return found if isinstance(found, Resolution) else None
 
-    def try_machine(self, **machine: Any) -> Resolution | None:
-        """The resolution of the same request with changed facts; None if there is none."""
-        return self.try_request(self.request, **machine)
-
     def try_other_environment(self, **machine: Any) -> Resolution | None:
-        """The same for facts on which markers depend, so that other targets may apply, or none."""
+        """The resolution with changed facts on which markers depend, so that other targets may apply, or none."""
         try:
             return self.try_request(self.request.unevaluated or self.request, **machine)
         except UsageError:

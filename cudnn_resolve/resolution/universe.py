@@ -58,15 +58,11 @@ class Slots(Kind[SlotKey, SlotCandidate]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._owners: dict[tuple[SlotKey, str], tuple[SlotCandidate]] = {}
+        self._owned: Callable[[SlotKey, str], tuple[SlotCandidate]] = cache(lambda key, owner: (SlotCandidate(key=key, version=owner),))
 
     def candidates(self, key: SlotKey, needs: Sequence[Need]) -> Iterable[SlotCandidate]:
         """The owner that the first need names."""
-        owner = needs[0].owner or ""
-        found = self._owners.get((key, owner))
-        if found is None:
-            found = self._owners[key, owner] = (SlotCandidate(key=key, version=owner),)
-        return found
+        return self._owned(key, needs[0].owner or "")
 
 
 class FactCandidates(Kind[Key, Fact[Any]]):
@@ -119,7 +115,7 @@ class Universe:
             SlotKey: Slots(),
         }
         self.memory = SearchMemory()
-        self._needs: dict[int, LazyList[Need]] = {}
+        self._needs: Callable[[Candidate], LazyList[Need]] = cache(self._make_needs)
         self.machine_filter = MachineFilter(self)
 
     def _kind(self, key: Key) -> Kind[Any, Any]:
@@ -143,25 +139,26 @@ class Universe:
             *age_needs(self.context, self.newest),
         ]
 
+    def accepted(self, target: Target) -> Iterator[BuildCandidate]:
+        """Builds that a target accepts, best first."""
+        candidates = self.unordered(FrameworkKey(target.framework))
+        return (candidate for candidate in candidates if accepts(target, candidate.build, self.book))
+
     def newest(self, target: Target) -> Build | None:
         """The first build that a target accepts and the machine allows."""
-        candidates = self.unordered(FrameworkKey(target.framework))
-        accepted = (candidate for candidate in candidates if accepts(target, candidate.build, self.context.book))
-        return next((candidate.build for candidate in accepted if not self.machine_filter.rejections(candidate)), None)
+        return next((candidate.build for candidate in self.accepted(target) if not self.machine_filter.rejections(candidate)), None)
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:
         """Needs of a candidate, facts first, so that one that does not suit the machine is dropped early.
 
         Computed lazily and once: a search returns to the same candidates, and compares needs by identity.
         """
-        found = self._needs.get(id(candidate))
-        if found is None:
-            if isinstance(candidate, WheelCandidate):
-                needs = self.builds.wheel_needs(candidate)
-            else:
-                needs = self._kind(candidate.key).needs(candidate)
-            found = self._needs[id(candidate)] = LazyList(self.with_held(needs))
-        return iter(found)
+        return iter(self._needs(candidate))
+
+    def _make_needs(self, candidate: Candidate) -> LazyList[Need]:
+        if isinstance(candidate, WheelCandidate):
+            return LazyList(self.with_held(self.builds.wheel_needs(candidate)))
+        return LazyList(self.with_held(self._kind(candidate.key).needs(candidate)))
 
     def with_held(self, needs: Iterable[Need]) -> Iterator[Need]:
         """Add to each need those of installed frameworks on the same package."""
@@ -173,6 +170,11 @@ class Universe:
     def fact(self, key: Key) -> Candidate | None:
         """The candidate of a fact; None for any other package."""
         return self._facts.by_key.get(key)
+
+    def allows(self, need: Need) -> bool:
+        """False if a fact or a limit does not meet a need."""
+        fact = self.fact(need.key)
+        return fact is None or need.test(fact)
 
 
 class MachineFilter:
@@ -219,7 +221,7 @@ class MachineFilter:
         if known is None:
             need = self._unmet_need(candidate)
             if need is not None:
-                known = [Rejection(candidate=candidate, about=need.key, need=need.text, because=need.because, against=())]
+                known = [Rejection(candidate, need)]
             else:
                 known = self._rejections_of_requirements(candidate) if isinstance(candidate, BuildCandidate) else []
             self._rejections[id(candidate)] = known
@@ -238,11 +240,7 @@ class MachineFilter:
             needs = file_needs(self._universe.context, candidate.release, f"{candidate.release.package} {candidate.release.text}")
         else:
             return None
-        for need in needs:
-            fact = self._universe.fact(need.key)
-            if fact is not None and not need.test(fact):
-                return need
-        return None
+        return next((need for need in needs if not self._universe.allows(need)), None)
 
     def _rejections_of_requirements(self, candidate: BuildCandidate) -> list[Rejection]:
         """Rejections of the first package that a build's wheel requires and of which every release is rejected."""

@@ -30,10 +30,9 @@ def vendor_build(book: Book, machine: Machine, package: str) -> Build | None:
     """
     text = machine.pip.get(package)
     version = parse_version(text) if text is not None else None
-    framework = book.framework_of(package)
-    if text is None or version is None or framework is None:
+    if text is None or version is None or book.framework_of(package) is None:
         return None
-    builds = [build for build in book.framework(framework).builds if build.package == package]
+    builds = book.builds_of(package)
     if not _is_vendor_version(version, builds, is_tegra=package in machine.of_jetpack):
         return None
     base = Version(version.base_version)

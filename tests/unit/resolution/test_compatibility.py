@@ -29,14 +29,14 @@ BOOK = world()
     ],
 )
 def test_the_oldest_driver_of_a_runtime(cuda: str, policy: str, driver: str | None) -> None:
-    found, why = compatibility.driver_minimum(BOOK, CudaVersion(cuda), policy)
+    needs = list(compatibility.driver_needs(BOOK, CudaVersion(cuda), policy, "x"))
 
-    assert (str(found) if found else None) == driver
-    assert found is None or str(found) in why
+    assert [str(need.floor) for need in needs] == ([driver] if driver else [])
+    assert all(driver in need.because for need in needs if driver)
 
 
 def test_a_runtime_without_a_known_driver_needs_none() -> None:
-    assert compatibility.driver_need(BOOK, CudaVersion("9.2"), "minor", "x") is None
+    assert not list(compatibility.driver_needs(BOOK, CudaVersion("9.2"), "strict", "x"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import PYTHON, FrameworkKey
 from cudnn_resolve.resolution.model import Failure
 from cudnn_resolve.resolution.open_request import open_request
-from cudnn_resolve.resolution.solve import Solved
+from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import Published, index_of
 from tests.worlds.load import changed, machine, request, texts, world
@@ -22,7 +22,7 @@ ELSEWHERE = Published(tags=("cp39-cp39-manylinux_2_17_x86_64",))
 def found(target: str, extras: tuple[str, ...] = (), packages: Any = None, book: Book = BOOK, **parts: Any) -> Solved | Failure:
     asked = open_request(request(book, target, extras=extras), index_of(book, packages) if packages is not None else None)
     universe = Universe(Context(book, machine(book, **parts), asked))
-    return solve_families(universe, universe.root_needs(()))
+    return solve_families(universe, universe.root_needs(()), ROUNDS)
 
 
 def test_a_framework_that_no_wheel_brings_here() -> None:
