@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the answers for all classes; exit code 1 if one has none."""
     output = output_of(args)
-    request = replace(request_of(FleetRequest, args), ranges=output.format == "html")
+    request = request_of(FleetRequest, args)
     if request.verb == "lock":
         output = replace(output, output=None)  # -o names the locks
     result = api.fleet(request, messages(output))
