@@ -7,7 +7,7 @@ function, the setting in pyproject.toml and the environment variable. An empty f
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, get_args, get_origin
 
 from msgspec import Meta, Struct
 from msgspec.structs import fields, replace
@@ -447,31 +447,24 @@ def normalized(request: O) -> O:
     return replace(request, **changed)
 
 
-class Contradiction(NamedTuple):
-    """Two options that exclude each other."""
+def refuse_contradictions(request: MachineOptions, context: str | None = None) -> None:
+    """Reject options that exclude each other; raises ContradictionError. `context` says that some come from the project's settings."""
 
-    option: str
-    other: str
-    why: str
-    hint: str = "leave one of them out"
+    def refuse(option: str, other: str, why: str, hint: str = "leave one of them out") -> NoReturn:
+        raise ContradictionError(f"{option} cannot be combined with {other}: {why}", context=context, hint=hint)
 
-
-def contradictions(request: MachineOptions) -> Iterator[Contradiction]:
-    """Pairs of options in a request that exclude each other."""
     if request.facts and request.python:
         hint = "leave one of them out, or say --python-version X.Y"
-        yield Contradiction("--facts", "--python", "a facts file describes its own interpreter", hint)
-    if getattr(request, "machine", None):
-        for value, option in ((request.facts, "--facts"), (request.python, "--python")):
-            if value:
-                yield Contradiction("--machine", option, "both select a machine")
+        refuse("--facts", "--python", "a facts file describes its own interpreter", hint)
+    if getattr(request, "machine", None) and (request.facts or request.python):
+        refuse("--machine", "--facts" if request.facts else "--python", "both select a machine")
     for name, option in (("python_version", "--python-version"), ("platform", "--platform"), ("platforms", "--platform")):
         if request.python and getattr(request, name, None):
-            yield Contradiction("--python", option, f"{option} plans for a fresh environment on another machine")
-    if isinstance(request, Options) and request.device == "cpu":
+            refuse("--python", option, f"{option} plans for a fresh environment on another machine")
+    if isinstance(request, Options) and request.device == "cpu" and context is None:  # a project's limits are for its GPU machines
         for name in ("gpu", "cuda", "cudnn"):
             if getattr(request, name):
-                yield Contradiction("--device cpu", f"--{name}", "CPU builds use no GPU, CUDA or cuDNN")
+                refuse("--device cpu", f"--{name}", "CPU builds use no GPU, CUDA or cuDNN")
 
 
 def _check_kernel(name: str, env: str | None) -> None:
