@@ -173,20 +173,25 @@ class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):
 V_co = TypeVar("V_co", bound=_MatrixResult, covariant=True)
 
 
-class Answer(Struct, Generic[V_co], frozen=True, kw_only=True):
+class Answer(Struct, Result, Generic[V_co], frozen=True, kw_only=True):
     """A lookup in the tables as a text and as a value, each made on demand."""
 
-    book: Book
     text: Callable[..., str]
     """Takes a `style` and a `width`."""
     value: Callable[[], V_co]
+    overlays: tuple[str, ...] = ()
+    """Remarks on tables that override the shipped ones, unless the text has them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object printed by `matrix --format json`."""
+        return self.value().to_json()
 
 
 def everything(book: Book) -> Answer[MatrixListResult]:
     """All frameworks and packages."""
     from cudnn_resolve.report.matrix import render_list
 
-    return Answer(book=book, text=partial(render_list, book), value=partial(_list, book))
+    return Answer(text=partial(render_list, book), value=partial(_list, book))
 
 
 def _list(book: Book) -> MatrixListResult:
@@ -232,7 +237,7 @@ def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFramewo
         known = span(found.framework.builds)
         raise UsageError(f"no release of {found.framework.name} is {which}", code="version-unknown", hint=f"the matrix knows {known}")
     draw = partial(render_framework, found) if which is None else partial(render_release, book, found)
-    return Answer(book=book, text=draw, value=partial(shown, book, found))
+    return Answer(text=draw, value=partial(shown, book, found), overlays=book.remarks)
 
 
 def shown(book: Book, found: Digest) -> MatrixFrameworkResult:
@@ -274,7 +279,8 @@ def _text(value: object | None) -> str | None:
 
 def _stack(book: Book, show: Stack, text: Callable[..., str], rows: Callable[[], dict[str, _Rows]]) -> Answer[MatrixStackResult]:
     """Lookup of one part of the stack: its text, and its rows by array."""
-    return Answer(book=book, text=text, value=lambda: MatrixStackResult(version=book.version, overlays=book.remarks, show=show, **rows()))
+    remarks = book.remarks
+    return Answer(text=text, value=lambda: MatrixStackResult(version=book.version, overlays=remarks, show=show, **rows()), overlays=remarks)
 
 
 def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
