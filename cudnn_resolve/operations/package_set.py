@@ -25,6 +25,7 @@ from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine, Target
 from cudnn_resolve.requirement.source import File
+from cudnn_resolve.requirement.target import parse_target
 from cudnn_resolve.resolution import tag
 from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
@@ -281,15 +282,7 @@ class _Installer:
         return resolution.builds[0].wheel_version if isinstance(resolution, Resolution) else None
 
     def _target(self, requirement: Requirement) -> Target:
-        framework = self.book.framework_of(requirement.name)
-        assert framework is not None
-        return Target(
-            text=str(requirement),
-            framework=framework,
-            specifier=requirement.specifier,
-            package=requirement.name,
-            extras=_extras(requirement),
-        )
+        return replace(parse_target(str(requirement), self.book), package=requirement.name)
 
     def _request(self, targets: Sequence[Target], limits: Iterable[str]) -> Request:
         return Request(
