@@ -319,9 +319,9 @@ def validation_failures(task: Task, facts: Facts, listener: Listener = SILENT) -
     from cudnn_resolve.operations.validate import validation_of
     from cudnn_resolve.validation.run import ValidationOptions
 
-    book = open_book(())
+    book = open_book()
     names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
-    validation = validation_of(ValidationOptions(frameworks=tuple(names), companions=False), facts, listener)
+    validation = validation_of(ValidationOptions(frameworks=tuple(names), companions=False), facts, book, listener)
     return tuple(f"validation: {check.id}: {check.detail}" for check in validation.checks if check.status == "failed")
 
 

@@ -54,7 +54,7 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
 
 def validate(request: ValidateRequest, listener: Listener = SILENT) -> ValidationResult:
     """Check this machine; with `record`, write what passed into the lock."""
-    book = open_book(())
+    book = open_book()
     options = ValidationOptions(
         frameworks=tuple(parse_target(word, book).framework for word in request.framework),
         gpu=request.gpu,
@@ -69,8 +69,8 @@ def validate(request: ValidateRequest, listener: Listener = SILENT) -> Validatio
         options = replace(options, pinned=read_plan(read_bounded(request.plan, LIMIT_BYTES, "plan"), where, book))
     facts = detect_facts(request)
     if expected is not None:
-        options = replace(options, pinned=pinned_by_lock(*expected, facts))
-    validation = validation_of(options, facts, listener)
+        options = replace(options, pinned=pinned_by_lock(*expected, facts, book))
+    validation = validation_of(options, facts, book, listener)
     validation = replace(validation, checks=(*_file_checks(facts, book), *validation.checks))
     if expected is not None and request.record:
         listener.note(_write_record(*expected, validation, facts.python.version))
@@ -101,11 +101,10 @@ def _file_checks(facts: Facts, book: Book) -> Iterator[Check]:
         yield check(package, "links", finding, "every library finds what it needs", finding.summary)
 
 
-def validation_of(options: ValidationOptions, facts: Facts, listener: Listener = SILENT) -> Validation:
+def validation_of(options: ValidationOptions, facts: Facts, book: Book, listener: Listener) -> Validation:
     """Run the checks on this machine; failures are explained like by `doctor`."""
     from cudnn_resolve.validation.run import validate, with_causes
 
-    book = open_book(())
     validation = validate(LinuxHost(), facts, options, book, listener.tell)
     return with_causes(validation, lambda text: explained(text, facts, book))
 
@@ -155,9 +154,8 @@ def _expected_lock(lock: str | None, record: str | None) -> tuple[Lock, str] | N
     return found, path
 
 
-def pinned_by_lock(lock: Lock, path: str, facts: Facts) -> PinnedEnvironment:
+def pinned_by_lock(lock: Lock, path: str, facts: Facts, book: Book) -> PinnedEnvironment:
     """Pins of the lock for this machine and interpreter."""
-    book = open_book(())
     machine = machine_of(facts, book)
     stack = lock.stack(machine.platform) or (lock.stacks[0] if len(lock.stacks) == 1 else None)
     installed = installed_packages(lock, machine)

@@ -105,7 +105,7 @@ def test_a_wheel_of_a_lock_may_bring_a_cudnn_of_its_own(variant: str, needs: tup
     torch = entry("torch", "2.5.1+cu121", dependencies=[{"name": one} for one in needs])
     lock = lock_with(torch, tool=Tool(request=LockedRequest(), python="3.11", matrix=None, stacks=(stack,)))
 
-    pinned = pinned_by_lock(lock, "x", Facts())
+    pinned = pinned_by_lock(lock, "x", Facts(), open_book())
 
     assert judged(pinned, with_packages())["lock/torch"].status == status
 
@@ -204,7 +204,7 @@ def test_a_preload_that_is_missing_is_named_with_what_sets_it_up(source: str) ->
     step = Environment(kind="preload", value="onnxruntime", why="it does not look into NVIDIA's wheels")
     if source == "lock":
         tool = Tool(request=LockedRequest(), python="3.11", matrix=None, stacks=(Stack(platform="linux_x86_64", environment=(step,)),))
-        pinned = pinned_by_lock(lock_with(tool=tool), "my lock.toml", facts())
+        pinned = pinned_by_lock(lock_with(tool=tool), "my lock.toml", facts(), open_book())
         command = ": `cudnn-resolve apply 'my lock.toml'` sets it up"
     else:
         pinned = planned(plan(environment=[{"kind": "preload", "value": "onnxruntime", "why": "x"}]))
