@@ -21,7 +21,7 @@ from cudnn_resolve.host.background import Later
 from cudnn_resolve.host.environment_mutex import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.listener import SILENT, Listener
-from cudnn_resolve.operations.apply_cache import ApplyCache, cache_of
+from cudnn_resolve.operations.apply_cache import ApplyCache
 from cudnn_resolve.operations.machine_facts import detect_facts
 from cudnn_resolve.operations.options import LOCK, ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult, plan_of_lock_file, plan_targets, ranges_of, refuse_broken
@@ -83,7 +83,7 @@ DEFAULT = Interaction()
 
 def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
     """Plan and execute; no execution in the result if there is no plan."""
-    cache = cache_of(request, lock_path(request))
+    cache = ApplyCache(request, lock_path(request))
     cached = cache.load()
     if cached is not None:
         return ApplyResult(execution=cached.execution, plan=recast(PlanResult, cached.plan))

@@ -26,7 +26,7 @@ from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations import apply as apply_operation
 from cudnn_resolve.operations.apply import DEFAULT, ApplyResult, Interaction, Stopped
-from cudnn_resolve.operations.apply_cache import cache_of
+from cudnn_resolve.operations.apply_cache import ApplyCache
 from cudnn_resolve.operations.machine_facts import gather_facts
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, command_of, plan_of_lock_file, plan_targets
@@ -240,7 +240,7 @@ def _fill(answer: EnvironmentPlan, request: ApplyRequest, journals: Journals, in
     inside = _inside(request, journals)
     with apply_operation.locked(environment, inside, interaction) as work:
         task = task_of(answer.plan, gather_book(request).framework_of)
-        cache = cache_of(inside, apply_operation.lock_path(inside))
+        cache = ApplyCache(inside, apply_operation.lock_path(inside))
         return apply_operation.execute(answer.plan, task, work, inside, replace(interaction, confirm=None), cache)
 
 
