@@ -152,7 +152,7 @@ def edit(subject: Subject, pins: Mapping[str, str], *, held: bool = False) -> Re
     words, all_pins = shlex.join(requirements), ", ".join(requirements)
     if conda := subject.conda & pins.keys():
         return _edit_conda(subject, pins, conda)
-    if kind in _ADD_COMMANDS:
+    if kind in _TOOLS:
         return _edit_project(subject, pins, shown, held=held)
     if kind == "requirements file":
         without_check = "; install with `uv pip sync` or `pip install --no-deps -r`" if held else ""
@@ -170,38 +170,33 @@ def edit(subject: Subject, pins: Mapping[str, str], *, held: bool = False) -> Re
     return Remedy(text=f"install {shown}{instead}", command=f"pip install --no-deps {words}")
 
 
-_ADD_COMMANDS = {
-    "uv.lock": "uv add {}",
-    "poetry.lock": "poetry add {}",
-    "pdm.lock": "pdm add {}",
-    "Pipfile.lock": "pipenv install {}",
-    "pixi.lock": "pixi add --pypi {}",
+_PIXI_TABLES = "[pypi-options] of pixi.toml, or [tool.pixi.pypi-options] of pyproject.toml"
+_TOOLS = {
+    "uv.lock": ("uv", "add", "[tool.uv] of pyproject.toml: override-dependencies = [{texts}]"),
+    "poetry.lock": ("poetry", "add", None),
+    "pdm.lock": ("pdm", "add", "[tool.pdm.resolution] of pyproject.toml: overrides = {{ {entries} }}"),
+    "Pipfile.lock": ("pipenv", "install", None),
+    "pixi.lock": ("pixi", "add --pypi", f"{_PIXI_TABLES}: dependency-overrides = {{{{ {{entries}} }}}}"),
 }
-"""Command of each tool that pins a package of the project."""
+"""The tool that writes a lock of a project, its command that pins a package, and where it overrides what wheels declare, if it can."""
 
 
 def _edit_project(subject: Subject, pins: Mapping[str, str], shown: str, *, held: bool) -> Remedy:
     """Change of a project; if wheels declare other versions, with an override if the tool supports it."""
-    kind, requirements = subject.kind, [f"{name}{limit}" for name, limit in pins.items()]
+    tool, add, override = _TOOLS[subject.kind]
+    requirements = [f"{name}{limit}" for name, limit in pins.items()]
     words = shlex.join(requirements)
     if not held:
-        return Remedy(text=f"pin {shown} in the project", command=_ADD_COMMANDS[kind].format(words))
-    entries = ", ".join(f'{name} = "{limit}"' for name, limit in pins.items())
+        return Remedy(text=f"pin {shown} in the project", command=f"{tool} {add} {words}")
+    if override is None:
+        return Remedy(
+            text=f"{tool} cannot lock versions that the wheels do not allow: install {shown} on top of what it installs",
+            command=f"{tool} run pip install --no-deps {words}",
+        )
+    texts, entries = ", ".join(map(repr, requirements)), ", ".join(f'{name} = "{limit}"' for name, limit in pins.items())
     absent = [f"{name}{limit}" for name, limit in pins.items() if name not in subject.packages]
-    add = _ADD_COMMANDS[kind].format(shlex.join(absent)) if absent else None  # an override alone installs nothing
-    if kind == "uv.lock":
-        overrides = ", ".join(f"{requirement!r}" for requirement in requirements)
-        return Remedy(text=f"in [tool.uv] of pyproject.toml: override-dependencies = [{overrides}]", command=add or "uv lock")
-    if kind == "pdm.lock":
-        return Remedy(text=f"in [tool.pdm.resolution] of pyproject.toml: overrides = {{ {entries} }}", command=add or "pdm lock")
-    if kind == "pixi.lock":
-        place = "[pypi-options] of pixi.toml, or [tool.pixi.pypi-options] of pyproject.toml"
-        return Remedy(text=f"in {place}: dependency-overrides = {{ {entries} }}", command=add or "pixi lock")
-    tool = "poetry" if kind == "poetry.lock" else "pipenv"
-    return Remedy(
-        text=f"{tool} cannot lock versions that the wheels do not allow: install {shown} on top of what it installs",
-        command=f"{tool} run pip install --no-deps {words}",
-    )
+    command = f"{tool} {add} {shlex.join(absent)}" if absent else f"{tool} lock"  # an override alone installs nothing
+    return Remedy(text=f"in {override.format(texts=texts, entries=entries)}", command=command)
 
 
 def _edit_conda(subject: Subject, pins: Mapping[str, str], conda: Iterable[str]) -> Remedy:
