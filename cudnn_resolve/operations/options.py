@@ -353,13 +353,6 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
     ] = ()  # type: ignore[assignment]  # several machines, where other commands are for one
     strict: Annotated[bool, _option("exit code 1 also if something is unknown")] = False
 
-    @property
-    def machines(self) -> tuple[StatedOptions, ...]:
-        """Options for each machine; without `facts` there is one."""
-        from cudnn_resolve.operations.results import recast  # only `check` needs it
-
-        return tuple(recast(StatedOptions, self, facts=facts) for facts in self.facts or (None,))
-
 
 class FleetRequest(Options, frozen=True, kw_only=True):
     """Request for `fleet VERB`."""
