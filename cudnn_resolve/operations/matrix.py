@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "cudnn-resolve/matrix/1"
 Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
-STACK: tuple[Stack, ...] = ("cudnn", "cuda", "driver", "gpu", "machine")
+STACK: tuple[Stack, ...] = get_args(Stack)
 _Rows = tuple[dict[str, Any], ...]
 """Rows with the columns of their tables."""
 
