@@ -12,7 +12,6 @@ from cudnn_resolve.cli.printing import messages, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import FleetRequest, declared
 
-_EXIT_CODES = {"ok": ExitCode.OK, "unknown": ExitCode.OK, "no": ExitCode.NO}
 _FAILURE_CODES = {"plan": ExitCode.WORLD, "lock": ExitCode.WORLD, "apply": ExitCode.REVERTED, "undo": ExitCode.REVERTED}
 
 
@@ -41,4 +40,6 @@ def run(args: argparse.Namespace) -> int:
     from cudnn_resolve.report.fleet import render
 
     show(result, output, lambda style, width: render(result, style=style, width=width, verbose=output.verbose > 0))
-    return _FAILURE_CODES.get(request.verb, ExitCode.NO) if result.status == "failed" else _EXIT_CODES[result.status]
+    if result.status == "failed":
+        return _FAILURE_CODES.get(request.verb, ExitCode.NO)
+    return ExitCode.NO if result.status == "no" else ExitCode.OK

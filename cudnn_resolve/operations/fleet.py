@@ -40,7 +40,7 @@ def detect(request: FleetRequest, listener: Listener) -> FleetResult:
 def plan(request: FleetRequest, listener: Listener) -> FleetResult:
     """A plan for each class."""
     classes, faults = classes_of(request, gather_book(request), listener)
-    answers = answer_by_class(_plan_class, [(group, request) for group in classes], listener)
+    answers = answer_by_class(_plan_class, classes, request, listener)
     return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=notes_of(answers))
 
 

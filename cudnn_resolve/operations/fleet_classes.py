@@ -57,18 +57,22 @@ def classes_of(request: FleetRequest, book: Book, listener: Listener = SILENT) -
 
 
 def answer_by_class(
-    answer: Callable[[tuple[FleetClass, FleetRequest]], ClassAnswer], tasks: Sequence[tuple[FleetClass, FleetRequest]], listener: Listener
+    answer: Callable[[tuple[FleetClass, FleetRequest]], ClassAnswer],
+    classes: Sequence[FleetClass],
+    request: FleetRequest,
+    listener: Listener,
 ) -> tuple[ClassAnswer, ...]:
     """An answer for each class; several are computed in child processes, one per processor."""
     answers: dict[str, ClassAnswer] = {}
-    announce([group for group, _ in tasks], listener)
+    announce(classes, listener)
     context = copy_context()
     context.run(share)
+    tasks = [(group, request) for group in classes]
     in_process = ((task, context.run(answer, task)) for task in tasks)
     for (group, _), found in spread(answer, tasks, share) if len(tasks) >= _PARALLEL_CLASSES else in_process:
         answers[group.name] = found
         listener.state(group.name, found.status)
-    return tuple(answers[group.name] for group, _ in tasks)
+    return tuple(answers[group.name] for group in classes)
 
 
 def error_answer(group: FleetClass, error: InputError | WorldError) -> ClassAnswer:
