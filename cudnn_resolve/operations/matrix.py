@@ -20,7 +20,6 @@ from cudnn_resolve.version import Capability, DriverVersion
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.digest import Digest, Entry
 
-SCHEMA = "cudnn-resolve/matrix/1"
 Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
 STACK: tuple[Stack, ...] = get_args(Stack)
 _Rows = tuple[dict[str, Any], ...]
@@ -30,6 +29,7 @@ _Rows = tuple[dict[str, Any], ...]
 class _MatrixResult(Struct, Result, frozen=True, kw_only=True):
     """Base class of the results of `matrix`."""
 
+    schema: Literal["cudnn-resolve/matrix/1"] = "cudnn-resolve/matrix/1"
     version: str
     """Version of the tables."""
     overlays: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ class _MatrixResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """JSON object printed by `matrix --format json`."""
-        from cudnn_resolve.report.encode_json import plain as builtins
+        from cudnn_resolve.report.encode_json import encoded
 
-        return {"schema": SCHEMA, **{name: value for name, value in builtins(self).items() if name != "overlays" or value}}
+        return {name: value for name, value in encoded(self).items() if name != "overlays" or value}
 
 
 class ListedFramework(Struct, frozen=True, kw_only=True):
@@ -148,6 +148,15 @@ class LiveReport(Struct, frozen=True, kw_only=True):
     """Rows that could not be compared, and why."""
 
 
+class MatrixCheckDocument(Struct, frozen=True, kw_only=True):
+    """`matrix check --format json`: every fault in the tables."""
+
+    schema: Literal["cudnn-resolve/matrix/1"] = "cudnn-resolve/matrix/1"
+    status: Literal["ok", "faulty"]
+    faults: tuple[Fault, ...]
+    live: LiveReport | UnsetType = UNSET
+
+
 class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):
     """Result of `matrix check`: every fault in the tables."""
 
@@ -164,10 +173,9 @@ class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """JSON object printed by `matrix check --format json`."""
-        from cudnn_resolve.report.encode_json import plain as builtins
+        from cudnn_resolve.report.encode_json import encoded
 
-        live = {} if self.live is None else {"live": builtins(self.live)}
-        return {"schema": SCHEMA, "status": self.status, "faults": builtins(self.faults), **live}
+        return encoded(MatrixCheckDocument(status=self.status, faults=self.faults, live=UNSET if self.live is None else self.live))
 
 
 V_co = TypeVar("V_co", bound=_MatrixResult, covariant=True)
@@ -277,7 +285,7 @@ def _text(value: object | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _stack(book: Book, show: Stack, text: Callable[..., str], rows: Callable[[], dict[str, _Rows]]) -> Answer[MatrixStackResult]:
+def _stack(book: Book, show: Stack, text: Callable[..., str], rows: Callable[[], dict[str, Any]]) -> Answer[MatrixStackResult]:
     """Lookup of one part of the stack: its text, and its rows by array."""
     remarks = book.remarks
     return Answer(text=text, value=lambda: MatrixStackResult(version=book.version, overlays=remarks, show=show, **rows()), overlays=remarks)
