@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -42,7 +42,8 @@ def hosts(request: FleetRequest, book: Book, listener: Listener = SILENT) -> Ite
         yield from _from_inventory(request, listener)
         return
     names: set[str] = set()
-    for report in _from_files(request.from_folder, book):
+    reader = _Reader(book)
+    for report in (report for place in request.from_folder for path in facts_files(place) for report in reader.reports(path)):
         name = report.name
         while name in names:  # two folders may have files of the same name
             name += "+"
@@ -71,13 +72,6 @@ def _from_inventory(request: FleetRequest, listener: Listener) -> Iterator[HostR
     yield from reports
 
 
-def _from_files(places: Iterable[str], book: Book) -> Iterator[HostReport]:
-    reader = _Reader(book)
-    for place in places:
-        for path in facts_files(place):
-            yield from reader.reports(path)
-
-
 class _Reader:
     """Reads facts files like `--facts`, and decodes an entry that several share, such as `"packages": {...}`, once.
 
@@ -99,15 +93,15 @@ class _Reader:
             yield HostReport(name=name, fault=f"{error}")
 
     def _read(self, path: str, name: str) -> Iterator[HostReport]:
-        raw = disk.content(path, LIMIT_BYTES) if disk.is_regular(path) else None
-        facts = self._decode(raw) if raw is not None and raw.startswith(b"{") else None
+        raw = (disk.content(path, LIMIT_BYTES) if disk.is_regular(path) else None) or b""
+        facts = self._decode(raw) if raw.startswith(b"{") else None
         if facts is not None:
             yield HostReport(name=name, facts=facts)
             return
-        outputs = _labelled_outputs(raw) if raw is not None else {}
+        outputs = _labelled_outputs(raw)
         for label, text in outputs.items():
             yield self._labelled_host(label, text)
-        nodes = _nodes(raw) if raw is not None and not outputs else []
+        nodes = [] if outputs else _nodes(raw)
         if not nodes and not outputs:
             yield HostReport(name=name, facts=read_facts(path, self._book))
         for number, node in enumerate(nodes, start=1):
