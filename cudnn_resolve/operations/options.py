@@ -222,11 +222,6 @@ class Options(StatedOptions, frozen=True, kw_only=True):
         """True if the request itself names targets."""
         return bool(self.framework or self.packages or self.requirement or self.group or self.reinstall_package)
 
-    @property
-    def repeated(self) -> tuple[tuple[str, str], ...]:
-        """Options specific to one command, repeated when that command is proposed."""
-        return ()
-
 
 class PlanRequest(Options, frozen=True, kw_only=True):
     """Request for `plan`."""
@@ -256,12 +251,6 @@ class LockRequest(Options, frozen=True, kw_only=True):
         False
     )
     upgrade_package: Annotated[_Texts, _option("upgrade only this package; repeatable", "NAME", "-P")] = ()
-
-    @property
-    def repeated(self) -> tuple[tuple[str, str], ...]:
-        """Options about the pins of the old lock."""
-        upgrade = [("--upgrade", "")] if self.upgrade else []
-        return (*upgrade, *(("--upgrade-package", name) for name in self.upgrade_package))
 
 
 class BundleRequest(Options, frozen=True, kw_only=True):
