@@ -259,10 +259,11 @@ def _bundle_opened(request: P, listener: Listener = SILENT) -> Iterator[P]:
     if request.lock is not None:
         from cudnn_resolve.host.bundle import bundle_of
 
-        if bundle_of(request.lock) is not None:
+        found = bundle_of(request.lock)
+        if found is not None:
             from cudnn_resolve.operations.bundle import opened
 
-            with opened(request, listener) as inside:
+            with opened(request, *found, listener) as inside:
                 yield inside
             return
     yield request

@@ -21,7 +21,7 @@ from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk, user_folders
-from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
+from cudnn_resolve.host.bundle import SUMS, WHEELS, is_bundle
 from cudnn_resolve.host.files import folder_of
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.index.address import is_local
@@ -397,11 +397,11 @@ def _unpacked(path: str, listener: Listener, verify: Callable[..., None]) -> Ite
 
 
 @contextmanager
-def opened(request: R, listener: Listener = SILENT) -> Iterator[R]:
-    """Replace the bundle in a request by its lock, after verifying the bundle; the request then needs no network."""
-    found = bundle_of(request.lock)
-    assert found is not None, "see `api`"
-    path, name = found
+def opened(request: R, path: str, name: str | None, listener: Listener) -> Iterator[R]:
+    """Replace the lock of a request by that in a bundle, `name` or the one that fits; the request then needs no network.
+
+    The bundle is verified.
+    """
     with _unpacked(path, listener, disk_bundle.verify_touched) as folder:
         _check_locks(folder)
         yield replace(request, lock=f"{folder}/{name or _fitting(folder, path, request)}", offline=True)
