@@ -78,10 +78,7 @@ class HistoryResult(Struct, Result, frozen=True, kw_only=True):
         return document(HistoryDocument, self)
 
 
-DEFAULT = Interaction()
-
-
-def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
+def apply(request: ApplyRequest, interaction: Interaction) -> ApplyResult:
     """Plan and execute; no execution in the result if there is no plan."""
     cache = ApplyCache(request, lock_path(request))
     cached = cache.load()
@@ -356,7 +353,7 @@ def stopped_in(journals: Journals) -> Stopped | None:
     return Stopped(words=tuple(begin.get("words", ())), folder=begin.get("folder", "."), python=environment.python)
 
 
-def undo(request: ApplyRequest, number: int | None, interaction: Interaction = DEFAULT) -> ApplyResult:
+def undo(request: ApplyRequest, number: int | None, interaction: Interaction) -> ApplyResult:
     """Undo an `apply`; with `dry_run`, say what would be put back."""
     from cudnn_resolve.execution.recover import undo as put_back
 

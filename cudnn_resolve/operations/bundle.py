@@ -106,7 +106,7 @@ class BundleResult(Struct, Result, frozen=True, kw_only=True):
         )
 
 
-def bundle(request: BundleRequest, listener: Listener = SILENT) -> BundleResult:
+def bundle(request: BundleRequest, listener: Listener) -> BundleResult:
     """Make, extend or verify a bundle."""
     path = request.output or ""
     if request.check:

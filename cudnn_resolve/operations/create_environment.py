@@ -23,9 +23,9 @@ from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import Host
-from cudnn_resolve.listener import SILENT, Listener, SearchProgress
+from cudnn_resolve.listener import Listener, SearchProgress
 from cudnn_resolve.operations import apply as apply_operation
-from cudnn_resolve.operations.apply import DEFAULT, ApplyResult, Interaction, Stopped
+from cudnn_resolve.operations.apply import ApplyResult, Interaction, Stopped
 from cudnn_resolve.operations.apply_cache import ApplyCache
 from cudnn_resolve.operations.machine_facts import gather_facts
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
@@ -70,7 +70,7 @@ class EnvironmentPlan(Struct, frozen=True, kw_only=True):
     """None for a lock."""
 
 
-def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
+def plan(request: PlanRequest, listener: Listener) -> PlanResult:
     """Plan a new environment, or the update of an existing one."""
     journals = _journals(request.env)
     if not request.is_elsewhere and creation.state_of(journals) == "made":
@@ -79,7 +79,7 @@ def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
     return recast(PlanResult, answer.plan, command=command_of(answer.plan, request, answer.request))
 
 
-def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
+def apply(request: ApplyRequest, interaction: Interaction) -> ApplyResult:
     """Create the environment with its packages, completely or not at all; update an existing one."""
     journals = _journals(request.env)
     prefix = journals.environment.prefix
@@ -99,7 +99,7 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
     return replace(result, execution=replace(result.execution, use=_use(prefix, request.kernel)))
 
 
-def undo(request: ApplyRequest, number: int | None, interaction: Interaction = DEFAULT) -> ApplyResult:
+def undo(request: ApplyRequest, number: int | None, interaction: Interaction) -> ApplyResult:
     """Undo an `apply` in the environment; undoing the one that created it removes the environment."""
     journals = _journals(request.env)
     prefix = journals.environment.prefix

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Status
-from cudnn_resolve.listener import SILENT, Listener
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.operations.fleet_classes import FleetResult, announce, answer_by_class, classes_of, error_answer, notes_of
 from cudnn_resolve.operations.options import DoctorRequest, FleetRequest
 from cudnn_resolve.operations.question import gather_book
 
 
-def fleet(request: FleetRequest, listener: Listener = SILENT) -> FleetResult:
+def fleet(request: FleetRequest, listener: Listener) -> FleetResult:
     """Run the verb of the request."""
     if request.verb == "detect":
         return detect(request, listener)

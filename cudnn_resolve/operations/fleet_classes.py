@@ -10,7 +10,7 @@ from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.fleet.classes import Classes
 from cudnn_resolve.fleet.model import ClassAnswer, FleetAnswer, FleetClass, HostFault
 from cudnn_resolve.host.pool import spread
-from cudnn_resolve.listener import SILENT, WAITING, Listener
+from cudnn_resolve.listener import WAITING, Listener
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_facts import hosts
 from cudnn_resolve.operations.machine_facts import refuse_other_systems
@@ -34,7 +34,7 @@ class FleetResult(FleetAnswer, Result, frozen=True, kw_only=True):
         return encode(self)
 
 
-def classes_of(request: FleetRequest, book: Book, listener: Listener = SILENT) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
+def classes_of(request: FleetRequest, book: Book, listener: Listener) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
     """Group the hosts into classes; also returns hosts without usable facts, and raises an error if none has any."""
     classes = Classes(book, whole=request.verb in _WITH_PACKAGES, policy=request.driver_policy, diagnosed=request.verb == "doctor")
     faults = []

@@ -17,7 +17,7 @@ from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, pars
 from cudnn_resolve.facts.model import Facts, Packages
 from cudnn_resolve.fleet.model import HostReport
 from cudnn_resolve.host import disk
-from cudnn_resolve.listener import SILENT, Listener
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.machine_facts import facts_files, facts_of_text, read_facts
 from cudnn_resolve.operations.options import FleetRequest
@@ -33,7 +33,7 @@ _MAX_NODES = 20_000
 _KEYS = frozenset(FactsFile.__struct_fields__)
 
 
-def hosts(request: FleetRequest, book: Book, listener: Listener = SILENT) -> Iterator[HostReport]:
+def hosts(request: FleetRequest, book: Book, listener: Listener) -> Iterator[HostReport]:
     """Facts of each host; a host without readable facts is reported with the reason, and does not affect the others."""
     if bool(request.inventory) == bool(request.from_folder):
         hint = "-i INVENTORY asks the hosts; --from FOLDER reads facts that they wrote"

@@ -76,14 +76,14 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     return tuple(answers[group.name] for group in classes)
 
 
-def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
+def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
     """Undo the last change on each host."""
     words = {"path": _environment_path(request), "state": "previous", "replace": request.replace}
     play = Play(module="cudnn_env", words=words, serial=request.serial, max_fail=request.max_fail)
     return _run_on_all(classes, play, request, listener)
 
 
-def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
+def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
     """Validate an environment on each host."""
     python = request.python or request.env
     words: dict[str, Any] = {"python": python} if python else {}
@@ -92,7 +92,7 @@ def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Lis
     return _run_on_all(classes, Play(module="cudnn_validate", words=words, serial=request.serial), request, listener)
 
 
-def _run_on_all(classes: Sequence[FleetClass], play: Play, request: FleetRequest, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
+def _run_on_all(classes: Sequence[FleetClass], play: Play, request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
     outcomes = _run(_announce_hosts(classes, listener), play, request, listener)
     return tuple(_answer(group, outcomes, _SKIPPED_BATCH) for group in classes)
 

@@ -147,7 +147,7 @@ def make_lock(request: LockRequest, listener: Listener = SILENT, machines: Seque
     return result
 
 
-def check_lock(request: LockRequest, listener: Listener = SILENT) -> LockCheckResult:
+def check_lock(request: LockRequest, listener: Listener) -> LockCheckResult:
     """Compare the existing lock with its request, the tables and the machines."""
     _refuse_contradictions(request)
     path = request.output or LOCK
@@ -188,7 +188,7 @@ _TARGETS = ("framework", "packages", "requirement", "constraint", "group", "cuda
 """Settings that say what is requested."""
 
 
-def plan_behind_lock(path: str, request: Options, listener: Listener = SILENT) -> PlannedTargets:
+def plan_behind_lock(path: str, request: Options, listener: Listener) -> PlannedTargets:
     """The resolution behind the pins of a lock, for a machine like this one, with a plan without actions."""
     lock = _existing(path)
     lock_request = recast(LockRequest, request, allow_break=(), reinstall_package=())

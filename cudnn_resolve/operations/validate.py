@@ -18,7 +18,7 @@ from cudnn_resolve.host.files import STDIN, read_bounded, write_atomic
 from cudnn_resolve.host.installed_files import package_folders, verify_files
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.listener import SILENT, Listener
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.locking.model import Environment, Lock
 from cudnn_resolve.locking.proof import add_record
 from cudnn_resolve.locking.select import installed_packages
@@ -52,7 +52,7 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
         return encode_validation(self)
 
 
-def validate(request: ValidateRequest, listener: Listener = SILENT) -> ValidationResult:
+def validate(request: ValidateRequest, listener: Listener) -> ValidationResult:
     """Check this machine; with `record`, write what passed into the lock."""
     book = open_book()
     options = ValidationOptions(
