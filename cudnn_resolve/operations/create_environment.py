@@ -58,7 +58,7 @@ class Base(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Argument of `uv venv --python`: the path, or the version."""
-        return self.path or ".".join((self.python.version or "").split(".")[:2])
+        return self.path or self.python.minor
 
 
 class EnvironmentPlan(Struct, frozen=True, kw_only=True):
@@ -234,7 +234,7 @@ def _fill(answer: EnvironmentPlan, request: ApplyRequest, journals: Journals, in
     uv = None if request.installer == "pip" and base.path else find_uv(host)  # uv creates an environment without pip
     environment = creation.make_environment(journals, base.name, uv, host, (handle,))
     interaction.listener.end()
-    expected = ".".join((base.python.version or "").split(".")[:2])
+    expected = base.python.minor
     if not f"{environment.version}.".startswith(f"{expected}."):
         raise WorldError(f"{base.name} created an environment of Python {environment.version}, not {expected}", code="env-failed")
     inside = _inside(request, journals)
@@ -275,7 +275,7 @@ def _inside(request: R, journals: Journals) -> R:
 def _plan_environment(options: ApplyRequest | PlanRequest, prefix: str, listener: Listener, verb: str = "plan") -> EnvironmentPlan:
     """Plan for the first Python for which there is an answer; without any, the conflict of the first one."""
     detected = gather_facts(replace(options, env=None, python_version=None), gather_book(options))
-    refused: list[tuple[Base, Facts, LockMisfitError | None]] = []
+    first: tuple[Base, Facts, LockMisfitError | None] | None = None
     for base in _bases(options, detected):
         facts = _facts_in(prefix, base.python, detected)
         listener.tell(f"Python {base.python.version}")
@@ -289,16 +289,16 @@ def _plan_environment(options: ApplyRequest | PlanRequest, prefix: str, listener
                 raise
             answer = None
         if answer is None:
-            refused.append((base, facts, misfit))
+            first = first or (base, facts, misfit)
             continue
         plan, request = answer
-        why = _why(base, refused[0][0] if refused else None, plan)
+        why = _why(base, first[0] if first is not None else None, plan)
         plan = with_environment(plan, base.path or base.name, prefix, why, kernel=options.kernel)
         return EnvironmentPlan(plan=replace(plan, notes=(*plan.notes, why)), base=replace(base, why=why), request=request)
-    if not refused:
+    if first is None:
         hint = "such as --python-version 3.11"
         raise UsageError(f"there is no Python {options.python_version}", code="option-python-version", hint=hint)
-    base, facts, misfit = refused[0]
+    base, facts, misfit = first
     if misfit is not None:
         raise misfit
     conflict = plan_targets(options, listener, verb, facts)
