@@ -285,10 +285,14 @@ def _text(value: object | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _stack(book: Book, show: Stack, text: Callable[..., str], rows: Callable[[], dict[str, Any]]) -> Answer[MatrixStackResult]:
+def _stack(book: Book, show: Stack, text: Callable[..., str], **rows: Sequence[Any]) -> Answer[MatrixStackResult]:
     """Lookup of one part of the stack: its text, and its rows by array."""
-    remarks = book.remarks
-    return Answer(text=text, value=lambda: MatrixStackResult(version=book.version, overlays=remarks, show=show, **rows()), overlays=remarks)
+
+    def value() -> MatrixStackResult:
+        arrays: dict[str, Any] = {name: _rows(found) for name, found in rows.items()}
+        return MatrixStackResult(version=book.version, overlays=book.remarks, show=show, **arrays)
+
+    return Answer(text=text, value=value, overlays=book.remarks)
 
 
 def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
@@ -296,7 +300,7 @@ def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
     builds = [build for build in book.cudnn_builds() if which is None or str(build.version) in _specifier(which)]
     _require_rows(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
-    return _stack(book, "cudnn", partial(render_cudnn, builds), lambda: {"builds": _rows(builds)})
+    return _stack(book, "cudnn", partial(render_cudnn, builds), builds=builds)
 
 
 def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
@@ -304,36 +308,31 @@ def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
     releases = [release for release in book.cuda_releases() if which is None or str(release.cuda) in _specifier(which)]
     _require_rows(releases, "CUDA", which, str(book.cuda_releases()[0].cuda), str(book.cuda_releases()[-1].cuda))
-
-    def rows() -> dict[str, _Rows]:
-        drivers = [minimum for minimum in book.minimums() if any(minimum.cuda == release.cuda for release in releases)]
-        majors = {release.cuda.major for release in releases}
-        floors = [floor for floor in book.rows(Floor) if floor.cuda_major in majors]
-        return {"releases": _rows(releases), "minimums": _rows(drivers), "floors": _rows(floors)}
-
-    return _stack(book, "cuda", partial(render_cuda, book, releases), rows)
+    minimums = [minimum for minimum in book.minimums() if any(minimum.cuda == release.cuda for release in releases)]
+    majors = {release.cuda.major for release in releases}
+    floors = [floor for floor in book.rows(Floor) if floor.cuda_major in majors]
+    return _stack(book, "cuda", partial(render_cuda, book, releases), releases=releases, minimums=minimums, floors=floors)
 
 
 def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_driver, render_drivers
 
     if which is None:
-        return _stack(book, "driver", partial(render_drivers, book.branches()), lambda: {"branches": _rows(book.branches())})
+        return _stack(book, "driver", partial(render_drivers, book.branches()), branches=book.branches())
     try:
         driver = DriverVersion(which.removeprefix("R"))
     except ValueError:
         raise UsageError(f"{which!r} is not a driver version", code="driver-version", hint="such as 550.54.15, 550 or R550") from None
     branches = [branch for branch in book.branches() if branch.number == driver.major]
     forward = [row for row in book.forward() if row.base == driver.major]
-    draw = partial(render_driver, book, driver)
-    return _stack(book, "driver", draw, lambda: {"branches": _rows(branches), "forward": _rows(forward)})
+    return _stack(book, "driver", partial(render_driver, book, driver), branches=branches, forward=forward)
 
 
 def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_gpu, render_gpus
 
     if which is None:
-        return _stack(book, "gpu", partial(render_gpus, book.architectures()), lambda: {"architectures": _rows(book.architectures())})
+        return _stack(book, "gpu", partial(render_gpus, book.architectures()), architectures=book.architectures())
     card = book.card(which)
     try:
         capability = card.capability if card else Capability.parse(which)
@@ -344,16 +343,11 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     if architecture is None:
         known = ", ".join(str(row.capability) for row in book.architectures())
         raise UsageError(f"the matrix knows no compute capability {capability}", code="gpu-unknown", hint=f"it knows {known}")
-
-    def rows() -> dict[str, _Rows]:
-        peaks = book.peaks_of(card) if card else ()
-        return {
-            "architectures": _rows([architecture]),
-            "cards": _rows([card] if card else [other for other in book.cards() if other.capability == capability]),
-            "peaks": tuple({**plain(peak), "confidence": "memory" if book.is_from_memory(peak) else None} for peak in peaks),
-        }
-
-    return _stack(book, "gpu", partial(render_gpu, book, capability, card), rows)
+    cards = [card] if card else [other for other in book.cards() if other.capability == capability]
+    peaks = [
+        {**plain(peak), "confidence": "memory" if book.is_from_memory(peak) else None} for peak in (book.peaks_of(card) if card else ())
+    ]
+    return _stack(book, "gpu", partial(render_gpu, book, capability, card), architectures=[architecture], cards=cards, peaks=peaks)
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
@@ -365,10 +359,10 @@ def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
         facts_of_place(which, book)  # rejects an unknown name with the nearest ones
         place = find(found, which)
         found = (place,) if place is not None else ()
-    return _stack(book, "machine", partial(render_places, found), lambda: {"places": _rows(found)})
+    return _stack(book, "machine", partial(render_places, found), places=found)
 
 
-def _rows(rows: Sequence[Struct]) -> _Rows:
+def _rows(rows: Sequence[Any]) -> _Rows:
     return tuple(plain(list(rows)))
 
 
