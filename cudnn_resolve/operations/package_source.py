@@ -167,12 +167,4 @@ class _Fetcher:
             raise WorldError(f"{file.filename} is not on this disk", code="offline", hint="leave --offline out")
         from cudnn_resolve.index.download import Downloads
 
-        before = 0
-
-        def on_progress(name: str, received: int, total: int | None) -> None:
-            nonlocal before
-            del name, total
-            progress(received - before)
-            before = received
-
-        return Downloads(self._session.value()).fetch(file, folder, on_progress, resume=True)
+        return Downloads(self._session.value()).fetch(file, folder, progress, resume=True)
