@@ -110,10 +110,8 @@ def _apply_uncached(request: ApplyRequest, interaction: Interaction, cache: Appl
             cache.disable()  # the environment was changed, or a warning belongs to every result
         cache.check_environment(environment)
         plan, task = _plan(request, interaction)
-        if task is None:
-            return ApplyResult(plan=plan)
         notes: tuple[str, ...] = ()
-        if is_done(task, work):
+        if task is not None and is_done(task, work):
             damaged, notes = _damaged(plan, work)
             if damaged:
                 reinstall = (*request.reinstall_package, *damaged)
