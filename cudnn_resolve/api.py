@@ -112,7 +112,7 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
     from cudnn_resolve.operations import apply as operation
 
     _refuse_targets_beside_lock(request)
-    interaction = interaction or operation.DEFAULT
+    interaction = interaction or operation.Interaction()
     request = _with_settings_of_this_machine(replace(request, words=request.command_words(), has_targets=request.names_targets))
     with _bundle_opened(request, interaction.listener) as opened:
         if opened.env is not None:
@@ -135,7 +135,7 @@ def undo(request: ApplyRequest, number: int | None = None, interaction: Interact
     from cudnn_resolve.operations import apply as operation
 
     request = _with_settings_of_this_machine(request)
-    interaction = interaction or operation.DEFAULT
+    interaction = interaction or operation.Interaction()
     if request.env is not None:
         from cudnn_resolve.operations import create_environment
 
@@ -259,10 +259,11 @@ def _bundle_opened(request: P, listener: Listener = SILENT) -> Iterator[P]:
     if request.lock is not None:
         from cudnn_resolve.host.bundle import bundle_of
 
-        if bundle_of(request.lock) is not None:
+        found = bundle_of(request.lock)
+        if found is not None:
             from cudnn_resolve.operations.bundle import opened
 
-            with opened(request, listener) as inside:
+            with opened(request, *found, listener) as inside:
                 yield inside
             return
     yield request

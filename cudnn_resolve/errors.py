@@ -105,8 +105,6 @@ class MatrixError(InputError):
 class WorldError(CudnnResolveError):
     """The machine, the disk or the network refused."""
 
-    exit_code = ExitCode.WORLD
-
 
 class IndexUnavailableError(WorldError):
     """A package index did not answer, refused, or sent an unusable answer."""

@@ -34,7 +34,7 @@ DOCUMENTS: dict[str, Any] = {
     "clean": clean.CleanDocument,
     "fleet": fleet.FleetDocument,
     "why": document.WhyDocument,
-    "matrix": matrix.MatrixListResult | matrix.MatrixFrameworkResult | matrix.MatrixStackResult | matrix.MatrixCheckResult,
+    "matrix": matrix.MatrixListResult | matrix.MatrixFrameworkResult | matrix.MatrixStackResult | matrix.MatrixCheckDocument,
     "error": document.ErrorDocument,
     "settings": Settings,
 }
@@ -47,18 +47,6 @@ def schema_of(name: str) -> dict[str, Any]:
     kinds = kind.__args__ if hasattr(kind, "__args__") else (kind,)
     found, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     head: dict[str, Any] = found[0] if len(kinds) == 1 else {"anyOf": list(found)}
-    if name == "matrix":  # the schema name comes before the fields of the result
-        for result in kinds:
-            own = components[result.__name__]
-            own["properties"] = {"schema": {"const": matrix.SCHEMA}, **own["properties"]}
-            own["required"] = ["schema", *own.get("required", ())]
-        check = components["MatrixCheckResult"]
-        check["properties"] = {
-            "schema": {"const": matrix.SCHEMA},
-            "status": {"enum": ["faulty", "ok"]},
-            "faults": check["properties"]["faults"],
-        }
-        check["required"] = ["schema", "status", "faults"]
     return {"$schema": DRAFT, "$id": f"{name}.json", "title": f"cudnn-resolve {name}", **head, "$defs": components}
 
 

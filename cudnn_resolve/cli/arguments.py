@@ -69,9 +69,11 @@ def lock_among(args: argparse.Namespace) -> argparse.Namespace:
 
 
 def request_of(kind: type[R], args: argparse.Namespace) -> R:
-    """The request of a command line."""
+    """The request of a command line; formats with a picture also need version ranges."""
     options = declared(kind)
     words = {name: value for name, value in vars(args).items() if name in options}
+    if "ranges" in options:
+        words["ranges"] = getattr(args, "format", None) in ("html", "svg")
     return make(kind, {name: _number(options[name], word) if options[name].is_number else word for name, word in words.items()})
 
 

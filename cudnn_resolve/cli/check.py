@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from cudnn_resolve import api
 from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.arguments import add_options, add_output_options, output_of, request_of
@@ -49,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the verdicts; exit code 1 if something is broken."""
     output = output_of(args)
-    result = api.check(replace(request_of(CheckRequest, args), ranges=output.format == "html"))
+    result = api.check(request_of(CheckRequest, args))
     from cudnn_resolve.report import check as report
 
     printers: dict[str, Callable[[tuple[Verdict, ...]], str]] = {

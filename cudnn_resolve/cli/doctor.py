@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fix and (args.no_facts or request.facts is not None):
         option = "--no-facts" if args.no_facts else "--facts"
         raise ContradictionError(f"--fix changes this machine, but {option} says that the log is from another", hint="run it there")
-    diagnosis = api.doctor(replace(request, ranges=output.format == "html"), messages(output))
+    diagnosis = api.doctor(request, messages(output))
     from cudnn_resolve.report import doctor as report
 
     if output.format == "markdown":
@@ -56,7 +56,7 @@ def fix_all(diagnosis: Diagnosis, args: argparse.Namespace, output: Output) -> i
     while code == ExitCode.OK and diagnosis.is_error and (not applied or set(_apply_commands(diagnosis)) - applied):
         code = fix(diagnosis, args, output, applied)
         if applied:  # judge the machine as it is now
-            diagnosis = api.doctor(replace(request_of(DoctorRequest, args), log=None, no_facts=False))
+            diagnosis = api.doctor(replace(request_of(DoctorRequest, args), log=None, no_facts=False, ranges=False))
     left = report_remaining(diagnosis, output) if applied else ExitCode.OK
     return code or left
 

@@ -12,7 +12,6 @@ from cudnn_resolve.cli.printing import messages, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import FleetRequest, declared
 
-_EXIT_CODES = {"ok": ExitCode.OK, "unknown": ExitCode.OK, "no": ExitCode.NO}
 _FAILURE_CODES = {"plan": ExitCode.WORLD, "lock": ExitCode.WORLD, "apply": ExitCode.REVERTED, "undo": ExitCode.REVERTED}
 
 
@@ -34,11 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the answers for all classes; exit code 1 if one has none."""
     output = output_of(args)
-    request = replace(request_of(FleetRequest, args), ranges=output.format == "html")
+    request = request_of(FleetRequest, args)
     if request.verb == "lock":
         output = replace(output, output=None)  # -o names the locks
     result = api.fleet(request, messages(output))
     from cudnn_resolve.report.fleet import render
 
     show(result, output, lambda style, width: render(result, style=style, width=width, verbose=output.verbose > 0))
-    return _FAILURE_CODES.get(request.verb, ExitCode.NO) if result.status == "failed" else _EXIT_CODES[result.status]
+    if result.status == "failed":
+        return _FAILURE_CODES.get(request.verb, ExitCode.NO)
+    return ExitCode.NO if result.status == "no" else ExitCode.OK

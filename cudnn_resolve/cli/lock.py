@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the lock, or with `--check` check the existing one."""
     output = replace(output_of(args), output=None)  # -o names the lock
-    request = replace(request_of(LockRequest, args), ranges=output.format == "html")
+    request = request_of(LockRequest, args)
     if output.format != "text" and request.output == "-":
         hint = "leave one of them out: with -o FILE the result goes to standard output, and the lock to the file"
         raise ContradictionError(f"-o - and --format {output.format} would both print to standard output", hint=hint)

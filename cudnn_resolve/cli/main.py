@@ -6,10 +6,9 @@ import argparse
 import errno
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
-from types import MappingProxyType
 
 from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.parser import Parser, nearest
@@ -20,23 +19,21 @@ from cudnn_resolve.host.interrupt import resend_dropped_signals
 from cudnn_resolve.report.text import wrap
 
 PROGRAM = "cudnn-resolve"
-VERBS = MappingProxyType(
-    {
-        "detect": "print facts about this machine and a Python environment",
-        "plan": "find a stack that works, and print the necessary changes",
-        "lock": "write a pylock.toml that pip and uv can install, or check one",
-        "doctor": "diagnose a log or the machine, and propose commands that help",
-        "check": "say whether an environment, a lock or an image will run, and if not, what is wrong",
-        "validate": "run convolutions through cuDNN and every framework, and check the results",
-        "apply": "execute a plan, and put everything back if it fails",
-        "bundle": "collect a lock and all its files, to install without a network",
-        "why": "print the chain of reasons behind a pin, or behind its absence",
-        "fleet": "detect, plan, lock, check, apply and validate for many machines at once",
-        "matrix": "look up which versions work together",
-        "clean": "show and free the disk space held by undo and caches",
-        "completion": "print the completion script for bash, zsh or fish",
-    }
-)
+VERBS: Mapping[str, str] = {
+    "detect": "print facts about this machine and a Python environment",
+    "plan": "find a stack that works, and print the necessary changes",
+    "lock": "write a pylock.toml that pip and uv can install, or check one",
+    "doctor": "diagnose a log or the machine, and propose commands that help",
+    "check": "say whether an environment, a lock or an image will run, and if not, what is wrong",
+    "validate": "run convolutions through cuDNN and every framework, and check the results",
+    "apply": "execute a plan, and put everything back if it fails",
+    "bundle": "collect a lock and all its files, to install without a network",
+    "why": "print the chain of reasons behind a pin, or behind its absence",
+    "fleet": "detect, plan, lock, check, apply and validate for many machines at once",
+    "matrix": "look up which versions work together",
+    "clean": "show and free the disk space held by undo and caches",
+    "completion": "print the completion script for bash, zsh or fish",
+}
 """Each verb is a module of that name with `add_arguments(parser)` and `run(args)`, which returns the exit code."""
 _ACTIVITIES = {
     "detect": "inspecting the machine",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import emit, messages, print_json, remark_lines, say, style_of, width_of
+from cudnn_resolve.cli.printing import messages, say, show
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest
+
+if TYPE_CHECKING:
+    from cudnn_resolve.operations.matrix import MatrixCheckResult
 
 _ACTIONS = "overview, lookup, check of the tables, or web pages of what runs where and together"
 _EXAMPLES = """\
@@ -46,11 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if request.action == "check":
         return _check(request, output)
     answer = api.matrix_show(request) if request.action == "show" else api.matrix_list(request)
-    if output.format == "json":
-        print_json(answer.value().to_json(), output)
-    else:
-        remarks = remark_lines(answer.book.remarks, width_of(output)) if request.action == "show" else ""  # a list includes them
-        emit(answer.text(style=style_of(output), width=width_of(output)) + remarks, output)
+    show(answer, output, lambda style, width: answer.text(style=style, width=width))
     return ExitCode.OK
 
 
@@ -69,12 +69,12 @@ def _site(request: MatrixRequest, output: Output) -> int:
 
 def _check(request: MatrixRequest, output: Output) -> int:
     result = api.check_matrix(request, messages(output))
-    if output.format == "json":
-        print_json(result.to_json(), output)
-    else:
-        from cudnn_resolve.report.matrix import render_faults, render_live
-
-        emit(render_faults(result.faults, ", ".join(result.tables)), output)
-        if result.live is not None:
-            emit(render_live(result.live.rows, result.live.faults, result.live.unread), output)
+    show(result, output, lambda *_: _check_text(result))
     return ExitCode.NO if result.status == "faulty" else ExitCode.OK
+
+
+def _check_text(result: MatrixCheckResult) -> str:
+    from cudnn_resolve.report.matrix import render_faults, render_live
+
+    text = render_faults(result.faults, ", ".join(result.tables))
+    return text if result.live is None else text + render_live(result.live.rows, result.live.faults, result.live.unread)

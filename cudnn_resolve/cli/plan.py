@@ -6,8 +6,6 @@ import argparse
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.printing import draw, emit, message_style, message_width, messages, print_value, say, style_of, width_of
@@ -33,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; exit code 1 if there is none."""
     output = output_of(args)
-    request = replace(request_of(PlanRequest, lock_among(args)), ranges=output.format == "html")
-    plan = api.plan(request, messages(output))
+    plan = api.plan(request_of(PlanRequest, lock_among(args)), messages(output))
     for note in plan.notes:
         say(f"note: {note}", output)
     if output.format not in _REPORTS:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.progress import StatusLine, wrapped
@@ -42,11 +42,6 @@ def require_output(options: Output) -> None:
         refuse_unwritable(options.output)
     elif sys.stdout is None:
         raise WorldError("standard output is closed: there is nowhere to print to", code="output-closed", hint="-o FILE writes to a file")
-
-
-def remark_lines(remarks: Sequence[str], width: int) -> str:
-    """Remarks on active overlays, to print below an answer."""
-    return "".join(f"{line}\n" for remark in remarks for line in wrap(clean(remark), width=width, first="! "))
 
 
 def say(text: str, options: Output) -> None:
@@ -88,18 +83,13 @@ def progress() -> Iterator[Listener]:
 def print_value(result: Result, options: Output) -> None:
     """Print a result as JSON or as an HTML page."""
     if options.format == "json":
-        print_json(result.to_json(), options)
+        from cudnn_resolve.report.encode_json import render as render_json
+
+        emit(render_json(result.to_json()), options)
         return
     from cudnn_resolve.report.html_page import render
 
     emit(render(result.to_json(), __version__), options)
-
-
-def print_json(value: dict[str, Any], options: Output) -> None:
-    """Print a JSON object as the result."""
-    from cudnn_resolve.report.encode_json import render
-
-    emit(render(value), options)
 
 
 def show(result: Result, options: Output, draw: Callable[[Style, int], str]) -> None:
@@ -108,7 +98,8 @@ def show(result: Result, options: Output, draw: Callable[[Style, int], str]) -> 
         print_value(result, options)
         return
     width = width_of(options)
-    emit(draw(style_of(options), width) + remark_lines(getattr(result, "overlays", ()), width), options)
+    remarks = (line for remark in getattr(result, "overlays", ()) for line in wrap(clean(remark), width=width, first="! "))
+    emit(draw(style_of(options), width) + "".join(f"{line}\n" for line in remarks), options)
 
 
 def clear_status(*, is_over: bool = False) -> None:

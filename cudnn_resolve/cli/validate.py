@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from msgspec.structs import replace
-
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import emit, messages, say, show
@@ -25,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the checks; exit code 1 if one failed."""
     output = output_of(args)
-    request = replace(request_of(ValidateRequest, args), ranges=output.format == "html")
+    request = request_of(ValidateRequest, args)
     result = api.validate(request, _Steps(output) if output.verbose > 0 else messages(output))
     if output.format == "junit":
         from cudnn_resolve.report.junit import render as render_junit

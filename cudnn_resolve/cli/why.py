@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from msgspec.structs import replace
-
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
@@ -25,8 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the chain, or the conflict."""
     output = output_of(args)
-    request = replace(request_of(WhyRequest, lock_among(args)), ranges=output.format in ("html", "svg"))
-    result = api.why(request, messages(output))
+    result = api.why(request_of(WhyRequest, lock_among(args)), messages(output))
     for note in result.plan.notes:
         say(f"note: {note}", output)
     chain = result.chain

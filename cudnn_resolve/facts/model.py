@@ -83,6 +83,11 @@ class Python(Struct, frozen=True, kw_only=True, omit_defaults=True):
     free_threaded: bool | None = None
     """Whether the build has no GIL (tags `cp313t`)."""
 
+    @property
+    def minor(self) -> str:
+        """Its version without the patch release, `3.11`; empty if unknown."""
+        return ".".join((self.version or "").split(".")[:2])
+
 
 class Driver(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """NVIDIA driver; None = unknown."""

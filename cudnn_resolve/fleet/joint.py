@@ -57,8 +57,8 @@ def _joined(arch: str, rows: Sequence[tuple[Facts, Machine]]) -> Facts:
 
 def python_of(group: FleetClass) -> str | None:
     """Python version of a class, as for a lock: `3.11`, `3.13t`."""
-    version = group.facts.python.version
-    return None if version is None else ".".join(version.split(".")[:2]) + ("t" if group.facts.python.free_threaded else "")
+    python = group.facts.python
+    return None if python.version is None else python.minor + ("t" if python.free_threaded else "")
 
 
 def left_out(classes: Sequence[FleetClass], fits: Fits, allowed: Callable[[], bool]) -> tuple[tuple[FleetClass, ...], bool]:

@@ -33,7 +33,6 @@ from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File, IndexLocation, Listing, Metadata
 
 if TYPE_CHECKING:
-    from cudnn_resolve.index.download import Listener
     from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
@@ -144,16 +143,15 @@ class IndexClient:
             return
         self._metadata[file.url] = self._threads.submit(self._metadata_cache.read, name, file)
 
-    def fetch(self, files: Sequence[File], folder: str, listener: Listener | None = None) -> list[str]:
+    def fetch(self, files: Sequence[File], folder: str) -> list[str]:
         """Download files concurrently into `folder`, unless they are there; size and hash are checked. Return their paths.
 
-        `listener` hears of each file its received and total bytes. Raise WorldError if a file cannot be downloaded or written; complete
-        files stay.
+        Raise WorldError if a file cannot be downloaded or written; complete files stay.
         """
         from cudnn_resolve.index.download import Downloads
 
         downloads = Downloads(self._session())
-        tasks = [(file.filename, partial(downloads.fetch, file, folder, listener)) for file in files]
+        tasks = [(file.filename, partial(downloads.fetch, file, folder)) for file in files]
         return self._all(tasks, _DOWNLOADS)
 
     def read_downloaded(self, file: File, read: Callable[[str], T]) -> T:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
-Listener = Callable[[str, int, int | None], None]
-"""Called with the name of a file, the bytes received, and its size."""
+Progress = Callable[[int], None]
+"""Called with the number of bytes that arrived since its last call, less those that are discarded."""
 LARGEST_FILE = 16 << 30
 """Bound on a download for which neither the lock nor the index gives a size."""
 _LONGEST_SECONDS = 6 * 3600.0
@@ -51,7 +51,7 @@ class Downloads:
     def __init__(self, session: IndexSession) -> None:
         self._session = session
 
-    def fetch(self, file: File, folder: str, listener: Listener | None = None, *, resume: bool = False) -> str:
+    def fetch(self, file: File, folder: str, progress: Progress | None = None, *, resume: bool = False) -> str:
         """Path of the file in `folder`: already there with the right hash, copied, or downloaded.
 
         With `resume`, for a folder that nobody else writes to, a partial file stays and is resumed by the next call. Raise WorldError for
@@ -66,7 +66,7 @@ class Downloads:
         try:
             os.makedirs(folder, exist_ok=True)
             with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "r+b") as stream:
-                self._fill(stream, file, listener, _Edition(f"{temporary}{_EDITION_SUFFIX}" if resume else None))
+                self._fill(stream, file, progress, _Edition(f"{temporary}{_EDITION_SUFFIX}" if resume else None))
             os.replace(temporary, path)
         except OSError as error:
             resume = False
@@ -90,11 +90,11 @@ class Downloads:
                 self._fill(stream, file, None, _Edition(None))
             return read(path)
 
-    def _fill(self, stream: IO[bytes], file: File, listener: Listener | None, edition: _Edition) -> None:
+    def _fill(self, stream: IO[bytes], file: File, progress: Progress | None, edition: _Edition) -> None:
         """Append the missing bytes of a file; raise FetchError if its size or hash is wrong."""
         algorithm, digest = strongest(file)
         file = file if file.size is not None or is_local(file.url) else replace(file, size=self._size_on_index(file))
-        partial = _PartialFile(stream, algorithm, file, listener)
+        partial = _PartialFile(stream, algorithm, file, progress)
         resumed = partial.size
         if is_local(file.url):
             with open(path_of(file.url), "rb") as source:
@@ -200,11 +200,10 @@ def _settled(headers: Mapping[str, str]) -> str:
 class _PartialFile:
     """A file that is being downloaded, starting with what an earlier run left of it."""
 
-    def __init__(self, stream: IO[bytes], algorithm: str, file: File, listener: Listener | None) -> None:
+    def __init__(self, stream: IO[bytes], algorithm: str, file: File, progress: Progress | None) -> None:
         self._stream = stream
         self._algorithm = algorithm
-        self._file = file
-        self._listener = listener
+        self._progress, self._told = progress, 0
         self._most = LARGEST_FILE if file.size is None else file.size
         self._hash = hashlib.new(algorithm)
         self.size = 0
@@ -225,8 +224,9 @@ class _PartialFile:
             raise FetchError(f"it is longer than the expected {self._most} bytes", code="file-size")
         self._stream.write(chunk)
         self._hash.update(chunk)
-        if self._listener:
-            self._listener(self._file.filename, self.size, self._file.size)
+        if self._progress is not None:
+            self._progress(self.size - self._told)
+            self._told = self.size
 
     def restart(self) -> None:
         """Discard everything: the server starts from the beginning."""

@@ -21,7 +21,7 @@ from cudnn_resolve.host.background import Later
 from cudnn_resolve.host.environment_mutex import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.listener import SILENT, Listener
-from cudnn_resolve.operations.apply_cache import ApplyCache, cache_of
+from cudnn_resolve.operations.apply_cache import ApplyCache
 from cudnn_resolve.operations.machine_facts import detect_facts
 from cudnn_resolve.operations.options import LOCK, ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult, plan_of_lock_file, plan_targets, ranges_of, refuse_broken
@@ -78,12 +78,9 @@ class HistoryResult(Struct, Result, frozen=True, kw_only=True):
         return document(HistoryDocument, self)
 
 
-DEFAULT = Interaction()
-
-
-def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
+def apply(request: ApplyRequest, interaction: Interaction) -> ApplyResult:
     """Plan and execute; no execution in the result if there is no plan."""
-    cache = cache_of(request, lock_path(request))
+    cache = ApplyCache(request, lock_path(request))
     cached = cache.load()
     if cached is not None:
         return ApplyResult(execution=cached.execution, plan=recast(PlanResult, cached.plan))
@@ -113,10 +110,8 @@ def _apply_uncached(request: ApplyRequest, interaction: Interaction, cache: Appl
             cache.disable()  # the environment was changed, or a warning belongs to every result
         cache.check_environment(environment)
         plan, task = _plan(request, interaction)
-        if task is None:
-            return ApplyResult(plan=plan)
         notes: tuple[str, ...] = ()
-        if is_done(task, work):
+        if task is not None and is_done(task, work):
             damaged, notes = _damaged(plan, work)
             if damaged:
                 reinstall = (*request.reinstall_package, *damaged)
@@ -319,9 +314,9 @@ def validation_failures(task: Task, facts: Facts, listener: Listener = SILENT) -
     from cudnn_resolve.operations.validate import validation_of
     from cudnn_resolve.validation.run import ValidationOptions
 
-    book = open_book(())
+    book = open_book()
     names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
-    validation = validation_of(ValidationOptions(frameworks=tuple(names), companions=False), facts, listener)
+    validation = validation_of(ValidationOptions(frameworks=tuple(names), companions=False), facts, book, listener)
     return tuple(f"validation: {check.id}: {check.detail}" for check in validation.checks if check.status == "failed")
 
 
@@ -356,7 +351,7 @@ def stopped_in(journals: Journals) -> Stopped | None:
     return Stopped(words=tuple(begin.get("words", ())), folder=begin.get("folder", "."), python=environment.python)
 
 
-def undo(request: ApplyRequest, number: int | None, interaction: Interaction = DEFAULT) -> ApplyResult:
+def undo(request: ApplyRequest, number: int | None, interaction: Interaction) -> ApplyResult:
     """Undo an `apply`; with `dry_run`, say what would be put back."""
     from cudnn_resolve.execution.recover import undo as put_back
 

@@ -39,12 +39,13 @@ class CachedResult(Struct, frozen=True, kw_only=True):
 class ApplyCache:
     """The cached result of applying a lock to an environment, with the state for which it is valid.
 
-    Disabled if `prefix` is None.
+    Disabled for targets, which an index decides, and for stated facts.
     """
 
-    def __init__(self, request: ApplyRequest, lock: str, prefix: str | None) -> None:
+    def __init__(self, request: ApplyRequest, lock: str | None) -> None:
         self._state: bytes | None = None
-        if prefix is None:
+        prefix = _prefix(request) if lock is not None and disk.is_regular(lock) else None
+        if lock is None or prefix is None:
             return
         self._journals = journals_at(prefix)
         path = disk.real(lock)
@@ -101,12 +102,10 @@ class ApplyCache:
                 disk.write_whole(f"{self._journals.folder}/{_FILE}", self._key() + result, synced=False)
 
 
-def cache_of(request: ApplyRequest, lock: str | None) -> ApplyCache:
-    """The cache for a request; disabled for targets, which an index decides, and for stated facts."""
-    prefix = None
-    is_fixed = not (request.states_facts or request.reinstall_package or request.restart or request.dry_run)
-    if lock is not None and is_fixed and disk.is_regular(lock):
+def _prefix(request: ApplyRequest) -> str | None:
+    """The folder of the environment; None for a request whose result cannot be cached."""
+    if not (request.states_facts or request.reinstall_package or request.restart or request.dry_run):
         with suppress(CudnnResolveError):
             folder = os.path.dirname(choose_python(LinuxHost(), request.python)[0])
-            prefix = disk.real(os.path.dirname(folder)) if os.path.basename(folder) == "bin" else None
-    return ApplyCache(request, lock or "", prefix)
+            return disk.real(os.path.dirname(folder)) if os.path.basename(folder) == "bin" else None
+    return None

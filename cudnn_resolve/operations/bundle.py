@@ -21,7 +21,7 @@ from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk, user_folders
-from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
+from cudnn_resolve.host.bundle import SUMS, WHEELS, BundledFile, has_digest, is_bundle
 from cudnn_resolve.host.files import folder_of
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.index.address import is_local
@@ -58,14 +58,6 @@ echo "error: no Python 3.6 or newer is on PATH" >&2
 exit 3
 """
 R = TypeVar("R", PlanRequest, ApplyRequest)
-
-
-class BundledFile(Struct, frozen=True, kw_only=True):
-    """A file in a bundle."""
-
-    name: str
-    sha256: str
-    bytes: int
 
 
 class BundleDocument(Struct, frozen=True, kw_only=True):
@@ -106,7 +98,7 @@ class BundleResult(Struct, Result, frozen=True, kw_only=True):
         )
 
 
-def bundle(request: BundleRequest, listener: Listener = SILENT) -> BundleResult:
+def bundle(request: BundleRequest, listener: Listener) -> BundleResult:
     """Make, extend or verify a bundle."""
     path = request.output or ""
     if request.check:
@@ -275,22 +267,18 @@ def _collect_file(file: File, folder: str, listed: Mapping[str, str], download: 
     expected = strong(file.hashes)
     assert expected is not None, "see `check_known`"
     path = f"{folder}/{WHEELS}/{disk_bundle.wheel_name(file.filename)}"
-    if _has_digest(path, expected):
+    if has_digest(path, *expected):
         listener.advance(file.size or 0)
-    elif (other := listed.get(f"{WHEELS}/{file.filename}")) is not None and _has_digest(path, ("sha256", other)):
+    elif (other := listed.get(f"{WHEELS}/{file.filename}")) is not None and has_digest(path, "sha256", other):
         return None
     else:
         disk.make_folder(f"{folder}/{WHEELS}")
         with disk_bundle.staging_folder(f"{folder}/{WHEELS}") as temporary:
             fetched = download(file, temporary, listener.advance)
-            if not _has_digest(fetched, expected):
+            if not has_digest(fetched, *expected):
                 raise wrong_hash(file.filename, *expected, disk.digest(fetched, expected[0]))
             disk.move(fetched, path)
     return expected[1] if expected[0] == "sha256" else disk.digest(path, "sha256")
-
-
-def _has_digest(path: str, expected: tuple[str, str]) -> bool:
-    return disk.kind(path) == "file" and disk.digest(path, expected[0]) == expected[1]
 
 
 def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, str], debs: Mapping[str, list[dict[str, str]]]) -> str:
@@ -362,9 +350,7 @@ def _check_lock(folder: str, name: str, sums: Mapping[str, str]) -> None:
 
 
 def _result(path: str, folder: str, notes: Iterable[str]) -> BundleResult:
-    sums = disk_bundle.read_sums(folder)
-    files = tuple(BundledFile(name=file.name, sha256=file.sha256, bytes=file.size) for file in disk_bundle.files_of(folder, sums))
-    return BundleResult(path=path, files=files, notes=tuple(notes))
+    return BundleResult(path=path, files=disk_bundle.files_of(folder, disk_bundle.read_sums(folder)), notes=tuple(notes))
 
 
 # ---- what `apply` does with one
@@ -378,7 +364,7 @@ def _unpacked(path: str, listener: Listener, verify: Callable[..., None]) -> Ite
         raise InputError(f"{path} is not a bundle", code="input-missing" if disk.kind(path) is None else "bundle-invalid", hint=hint)
     if disk.is_folder(path):
         files = disk_bundle.files_of(path, disk_bundle.read_sums(path))
-        listener.begin(f"verifying {len(files)} files of {path}", sum(file.size for file in files))
+        listener.begin(f"verifying {len(files)} files of {path}", sum(file.bytes for file in files))
         try:
             verify(path, files, listener.advance)
         finally:
@@ -397,11 +383,11 @@ def _unpacked(path: str, listener: Listener, verify: Callable[..., None]) -> Ite
 
 
 @contextmanager
-def opened(request: R, listener: Listener = SILENT) -> Iterator[R]:
-    """Replace the bundle in a request by its lock, after verifying the bundle; the request then needs no network."""
-    found = bundle_of(request.lock)
-    assert found is not None, "see `api`"
-    path, name = found
+def opened(request: R, path: str, name: str | None, listener: Listener) -> Iterator[R]:
+    """Replace the lock of a request by that in a bundle, `name` or the one that fits; the request then needs no network.
+
+    The bundle is verified.
+    """
     with _unpacked(path, listener, disk_bundle.verify_touched) as folder:
         _check_locks(folder)
         yield replace(request, lock=f"{folder}/{name or _fitting(folder, path, request)}", offline=True)
@@ -441,7 +427,7 @@ def supplied(task: Task, folder: str, download: Download, listener: Listener, *,
         names = set(sums)
     else:
         paths = {file.filename: f"{folder}/{WHEELS}/{disk_bundle.wheel_name(file.filename)}" for file in files}
-        names = {file.filename for file in files if _has_digest(paths[file.filename], strong(file.hashes) or ("", ""))}
+        names = {file.filename for file in files if has_digest(paths[file.filename], *(strong(file.hashes) or ("", "")))}
     install, apart = (tuple(_from_folder(folder, action, names) for action in actions) for actions in (task.install, task.folder_wheels))
     return replace(task, install=install, folder_wheels=apart)
 

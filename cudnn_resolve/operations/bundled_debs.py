@@ -185,6 +185,4 @@ def _holds(folder: str, repository: AptRepository, packages: Sequence[AptAction]
     prefixes = [f"{subfolder}/{package.name}_{(package.version or '').replace(':', '%3a')}_" for package in packages]
     if not all(any(name.startswith(prefix) for name in listed) for prefix in prefixes):
         return False
-    return all(
-        disk.kind(f"{folder}/{name}") == "file" and disk.digest(f"{folder}/{name}", "sha256") == digest for name, digest in listed.items()
-    )
+    return all(disk_bundle.has_digest(f"{folder}/{name}", "sha256", digest) for name, digest in listed.items())

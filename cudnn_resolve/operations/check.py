@@ -23,7 +23,7 @@ from cudnn_resolve.operations.machine_facts import facts_files, gather_facts, re
 from cudnn_resolve.operations.options import CheckRequest, StatedOptions, option_words
 from cudnn_resolve.operations.package_set import Subject, subject_of_facts, subject_of_file, text_of
 from cudnn_resolve.operations.question import gather_book
-from cudnn_resolve.operations.results import Result
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.operations.verdict import machine_name, verdict_on
 from cudnn_resolve.planning.preload import MODULE
 from cudnn_resolve.requirement.machine import Machine, machine_of
@@ -150,9 +150,9 @@ def _cases(request: CheckRequest, book: Book) -> Iterator[_Case]:
 
 def _machines(request: CheckRequest) -> Iterator[StatedOptions]:
     """Options for each machine: `--facts` is repeatable, and may be a folder with one file per machine."""
-    for options in request.machines:
-        for path in facts_files(options.facts) if options.facts is not None else (None,):
-            yield replace(options, facts=path)
+    for place in request.facts or (None,):
+        for path in (None,) if place is None else facts_files(place):
+            yield recast(StatedOptions, request, facts=path)
 
 
 def _on_environment(request: CheckRequest, book: Book) -> Verdict:
@@ -163,7 +163,7 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     from cudnn_resolve.operations.damaged_files import damage_findings, link_findings
 
     host = LinuxHost()
-    facts = gather_facts(request.machines[0], book)
+    facts = gather_facts(recast(StatedOptions, request, facts=None), book)
     environment = ask_environment(host, facts.python.path or host.python)
     report = verify_files(host, environment.packages, foreign=True)
     damages = [damage for damage in report.damages if damage.kind != "foreign"]
@@ -189,16 +189,15 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     )
     files = f"{report.files} files of {report.packages} packages, by size, and by content if written after their package"
     unread = (f"{report.unread} large files written after their package",) if report.unread else ()
-    python = request.machines[0].python
     return replace(
         verdict,
-        remedy=tuple(_for_interpreter(python, remedy) for remedy in verdict.remedy),
+        remedy=tuple(_for_interpreter(request.python, remedy) for remedy in verdict.remedy),
         status="breaks" if is_damaged else verdict.status,
         frameworks=tuple(
             replace(framework, status="breaks") if framework.name in broken_packages else framework for framework in verdict.frameworks
         ),
         findings=tuple(
-            replace(finding, remedy=tuple(_for_interpreter(python, remedy) for remedy in finding.remedy))
+            replace(finding, remedy=tuple(_for_interpreter(request.python, remedy) for remedy in finding.remedy))
             for finding in sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
         ),
         judged=(files, "whether every library finds what it needs", "the cuDNN that each framework loads", *verdict.judged),

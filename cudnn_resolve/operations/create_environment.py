@@ -23,10 +23,10 @@ from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import Host
-from cudnn_resolve.listener import SILENT, Listener, SearchProgress
+from cudnn_resolve.listener import Listener, SearchProgress
 from cudnn_resolve.operations import apply as apply_operation
-from cudnn_resolve.operations.apply import DEFAULT, ApplyResult, Interaction, Stopped
-from cudnn_resolve.operations.apply_cache import cache_of
+from cudnn_resolve.operations.apply import ApplyResult, Interaction, Stopped
+from cudnn_resolve.operations.apply_cache import ApplyCache
 from cudnn_resolve.operations.machine_facts import gather_facts
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, command_of, plan_of_lock_file, plan_targets
@@ -58,7 +58,7 @@ class Base(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Argument of `uv venv --python`: the path, or the version."""
-        return self.path or ".".join((self.python.version or "").split(".")[:2])
+        return self.path or self.python.minor
 
 
 class EnvironmentPlan(Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class EnvironmentPlan(Struct, frozen=True, kw_only=True):
     """None for a lock."""
 
 
-def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
+def plan(request: PlanRequest, listener: Listener) -> PlanResult:
     """Plan a new environment, or the update of an existing one."""
     journals = _journals(request.env)
     if not request.is_elsewhere and creation.state_of(journals) == "made":
@@ -79,7 +79,7 @@ def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
     return recast(PlanResult, answer.plan, command=command_of(answer.plan, request, answer.request))
 
 
-def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
+def apply(request: ApplyRequest, interaction: Interaction) -> ApplyResult:
     """Create the environment with its packages, completely or not at all; update an existing one."""
     journals = _journals(request.env)
     prefix = journals.environment.prefix
@@ -99,7 +99,7 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
     return replace(result, execution=replace(result.execution, use=_use(prefix, request.kernel)))
 
 
-def undo(request: ApplyRequest, number: int | None, interaction: Interaction = DEFAULT) -> ApplyResult:
+def undo(request: ApplyRequest, number: int | None, interaction: Interaction) -> ApplyResult:
     """Undo an `apply` in the environment; undoing the one that created it removes the environment."""
     journals = _journals(request.env)
     prefix = journals.environment.prefix
@@ -234,13 +234,13 @@ def _fill(answer: EnvironmentPlan, request: ApplyRequest, journals: Journals, in
     uv = None if request.installer == "pip" and base.path else find_uv(host)  # uv creates an environment without pip
     environment = creation.make_environment(journals, base.name, uv, host, (handle,))
     interaction.listener.end()
-    expected = ".".join((base.python.version or "").split(".")[:2])
+    expected = base.python.minor
     if not f"{environment.version}.".startswith(f"{expected}."):
         raise WorldError(f"{base.name} created an environment of Python {environment.version}, not {expected}", code="env-failed")
     inside = _inside(request, journals)
     with apply_operation.locked(environment, inside, interaction) as work:
         task = task_of(answer.plan, gather_book(request).framework_of)
-        cache = cache_of(inside, apply_operation.lock_path(inside))
+        cache = ApplyCache(inside, apply_operation.lock_path(inside))
         return apply_operation.execute(answer.plan, task, work, inside, replace(interaction, confirm=None), cache)
 
 
@@ -275,7 +275,7 @@ def _inside(request: R, journals: Journals) -> R:
 def _plan_environment(options: ApplyRequest | PlanRequest, prefix: str, listener: Listener, verb: str = "plan") -> EnvironmentPlan:
     """Plan for the first Python for which there is an answer; without any, the conflict of the first one."""
     detected = gather_facts(replace(options, env=None, python_version=None), gather_book(options))
-    refused: list[tuple[Base, Facts, LockMisfitError | None]] = []
+    first: tuple[Base, Facts, LockMisfitError | None] | None = None
     for base in _bases(options, detected):
         facts = _facts_in(prefix, base.python, detected)
         listener.tell(f"Python {base.python.version}")
@@ -289,16 +289,16 @@ def _plan_environment(options: ApplyRequest | PlanRequest, prefix: str, listener
                 raise
             answer = None
         if answer is None:
-            refused.append((base, facts, misfit))
+            first = first or (base, facts, misfit)
             continue
         plan, request = answer
-        why = _why(base, refused[0][0] if refused else None, plan)
+        why = _why(base, first[0] if first is not None else None, plan)
         plan = with_environment(plan, base.path or base.name, prefix, why, kernel=options.kernel)
         return EnvironmentPlan(plan=replace(plan, notes=(*plan.notes, why)), base=replace(base, why=why), request=request)
-    if not refused:
+    if first is None:
         hint = "such as --python-version 3.11"
         raise UsageError(f"there is no Python {options.python_version}", code="option-python-version", hint=hint)
-    base, facts, misfit = refused[0]
+    base, facts, misfit = first
     if misfit is not None:
         raise misfit
     conflict = plan_targets(options, listener, verb, facts)

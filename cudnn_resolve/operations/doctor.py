@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
@@ -60,7 +60,7 @@ def diagnose(request: DoctorRequest, listener: Listener = SILENT) -> DoctorResul
 
         for text in request.framework:
             parse_target(text, book)
-    reader = Reader(book.symptoms()).read(_with_progress(request.log, _chunks(request.log), listener)) if request.log is not None else None
+    reader = Reader(book.symptoms()).read(_chunks(request.log, listener)) if request.log is not None else None
     facts = None if request.no_facts else _facts(request, book)
     diagnosis = weigh(reader, facts, book, request_without_targets(request))
     if facts is None or not request.ranges:
@@ -70,12 +70,21 @@ def diagnose(request: DoctorRequest, listener: Listener = SILENT) -> DoctorResul
     return recast(DoctorResult, diagnosis, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
 
 
-def _chunks(path: str) -> Iterator[bytes]:
-    """Read a log in chunks; InputError for a compressed or binary file."""
-    for number, chunk in enumerate(read_log(path)):
-        if number == 0:
+def _chunks(path: str, listener: Listener) -> Iterator[bytes]:
+    """Read a log in chunks, and tell how much has been read, for a file also how long the rest will take.
+
+    InputError for a compressed or binary file.
+    """
+    began, read, size = clock.seconds(), 0, 0 if path == STDIN else disk.size_of(path)
+    for chunk in read_log(path):
+        if not read:
             _refuse_binary(path, chunk[:4096])
         yield chunk
+        read += len(chunk)
+        rate = read / max(clock.seconds() - began, 0.001)
+        left = int(max(size - read, 0) / rate)
+        total, time = (f" of {size / 1e6:.0f}", f", {left // 60}:{left % 60:02} left") if size else ("", "")
+        listener.tell(f"reading the log: {read / 1e6:.0f}{total} MB, {rate / 1e6:.0f} MB/s{time}")
 
 
 def _refuse_binary(path: str, head: bytes) -> None:
@@ -86,18 +95,6 @@ def _refuse_binary(path: str, head: bytes) -> None:
     text = decoded(head).replace("\0", "")
     if sum(character in _CONTROLS for character in text) > max(8, len(text) // 20):
         raise InputError(f"the log {path} is not text", code="input-encoding", hint="give the text that the program printed")
-
-
-def _with_progress(path: str, chunks: Iterable[bytes], listener: Listener) -> Iterator[bytes]:
-    """Pass the chunks of a log on, and tell how much has been read; for a file also how long the rest will take."""
-    began, read, size = clock.seconds(), 0, 0 if path == STDIN else disk.size_of(path)
-    for chunk in chunks:
-        yield chunk
-        read += len(chunk)
-        rate = read / max(clock.seconds() - began, 0.001)
-        left = int(max(size - read, 0) / rate)
-        total, time = (f" of {size / 1e6:.0f}", f", {left // 60}:{left % 60:02} left") if size else ("", "")
-        listener.tell(f"reading the log: {read / 1e6:.0f}{total} MB, {rate / 1e6:.0f} MB/s{time}")
 
 
 def _refuse_contradictions(request: DoctorRequest) -> None:

@@ -114,7 +114,7 @@ def validate(carrier: Carrier, words: Mapping[str, Any]) -> dict[str, Any]:
     from cudnn_resolve.report.document import encode_validation
     from cudnn_resolve.validation.run import ValidationOptions, validate, with_causes
 
-    book = open_book(())
+    book = open_book()
     detected = ask_in_rounds(carrier.answer, lambda host: detect(host, words.get("python")))
     options = ValidationOptions(frameworks=tuple(words.get("frameworks") or ()), require_gpu=bool(words.get("require_gpu")))
     validation = ask_in_rounds(carrier.answer, lambda host: validate(host, detected, options, book), guess=False)

@@ -35,7 +35,7 @@ def bundle_of(lock: str, facts: Facts, listener: Listener = SILENT, *, whole: bo
     if is_bundle(lock) and disk.is_folder(lock):
         return lock
     text = lock_text(lock)
-    python = ".".join((facts.python.version or "").split(".")[:2])
+    python = facts.python.minor
     arch = facts.platform.arch or "x86_64"
     is_ours = read(text, lock).tool is not None
     machine = "" if is_ours else python + arch

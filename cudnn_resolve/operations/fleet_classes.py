@@ -10,7 +10,7 @@ from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.fleet.classes import Classes
 from cudnn_resolve.fleet.model import ClassAnswer, FleetAnswer, FleetClass, HostFault
 from cudnn_resolve.host.pool import spread
-from cudnn_resolve.listener import SILENT, WAITING, Listener
+from cudnn_resolve.listener import WAITING, Listener
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_facts import hosts
 from cudnn_resolve.operations.machine_facts import refuse_other_systems
@@ -34,7 +34,7 @@ class FleetResult(FleetAnswer, Result, frozen=True, kw_only=True):
         return encode(self)
 
 
-def classes_of(request: FleetRequest, book: Book, listener: Listener = SILENT) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
+def classes_of(request: FleetRequest, book: Book, listener: Listener) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
     """Group the hosts into classes; also returns hosts without usable facts, and raises an error if none has any."""
     classes = Classes(book, whole=request.verb in _WITH_PACKAGES, policy=request.driver_policy, diagnosed=request.verb == "doctor")
     faults = []
@@ -57,18 +57,22 @@ def classes_of(request: FleetRequest, book: Book, listener: Listener = SILENT) -
 
 
 def answer_by_class(
-    answer: Callable[[tuple[FleetClass, FleetRequest]], ClassAnswer], tasks: Sequence[tuple[FleetClass, FleetRequest]], listener: Listener
+    answer: Callable[[tuple[FleetClass, FleetRequest]], ClassAnswer],
+    classes: Sequence[FleetClass],
+    request: FleetRequest,
+    listener: Listener,
 ) -> tuple[ClassAnswer, ...]:
     """An answer for each class; several are computed in child processes, one per processor."""
     answers: dict[str, ClassAnswer] = {}
-    announce([group for group, _ in tasks], listener)
+    announce(classes, listener)
     context = copy_context()
     context.run(share)
+    tasks = [(group, request) for group in classes]
     in_process = ((task, context.run(answer, task)) for task in tasks)
     for (group, _), found in spread(answer, tasks, share) if len(tasks) >= _PARALLEL_CLASSES else in_process:
         answers[group.name] = found
         listener.state(group.name, found.status)
-    return tuple(answers[group.name] for group, _ in tasks)
+    return tuple(answers[group.name] for group in classes)
 
 
 def error_answer(group: FleetClass, error: InputError | WorldError) -> ClassAnswer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -17,7 +17,7 @@ from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, pars
 from cudnn_resolve.facts.model import Facts, Packages
 from cudnn_resolve.fleet.model import HostReport
 from cudnn_resolve.host import disk
-from cudnn_resolve.listener import SILENT, Listener
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.machine_facts import facts_files, facts_of_text, read_facts
 from cudnn_resolve.operations.options import FleetRequest
@@ -33,7 +33,7 @@ _MAX_NODES = 20_000
 _KEYS = frozenset(FactsFile.__struct_fields__)
 
 
-def hosts(request: FleetRequest, book: Book, listener: Listener = SILENT) -> Iterator[HostReport]:
+def hosts(request: FleetRequest, book: Book, listener: Listener) -> Iterator[HostReport]:
     """Facts of each host; a host without readable facts is reported with the reason, and does not affect the others."""
     if bool(request.inventory) == bool(request.from_folder):
         hint = "-i INVENTORY asks the hosts; --from FOLDER reads facts that they wrote"
@@ -42,7 +42,8 @@ def hosts(request: FleetRequest, book: Book, listener: Listener = SILENT) -> Ite
         yield from _from_inventory(request, listener)
         return
     names: set[str] = set()
-    for report in _from_files(request.from_folder, book):
+    reader = _Reader(book)
+    for report in (report for place in request.from_folder for path in facts_files(place) for report in reader.reports(path)):
         name = report.name
         while name in names:  # two folders may have files of the same name
             name += "+"
@@ -71,13 +72,6 @@ def _from_inventory(request: FleetRequest, listener: Listener) -> Iterator[HostR
     yield from reports
 
 
-def _from_files(places: Iterable[str], book: Book) -> Iterator[HostReport]:
-    reader = _Reader(book)
-    for place in places:
-        for path in facts_files(place):
-            yield from reader.reports(path)
-
-
 class _Reader:
     """Reads facts files like `--facts`, and decodes an entry that several share, such as `"packages": {...}`, once.
 
@@ -99,15 +93,15 @@ class _Reader:
             yield HostReport(name=name, fault=f"{error}")
 
     def _read(self, path: str, name: str) -> Iterator[HostReport]:
-        raw = disk.content(path, LIMIT_BYTES) if disk.is_regular(path) else None
-        facts = self._decode(raw) if raw is not None and raw.startswith(b"{") else None
+        raw = (disk.content(path, LIMIT_BYTES) if disk.is_regular(path) else None) or b""
+        facts = self._decode(raw) if raw.startswith(b"{") else None
         if facts is not None:
             yield HostReport(name=name, facts=facts)
             return
-        outputs = _labelled_outputs(raw) if raw is not None else {}
+        outputs = _labelled_outputs(raw)
         for label, text in outputs.items():
             yield self._labelled_host(label, text)
-        nodes = _nodes(raw) if raw is not None and not outputs else []
+        nodes = [] if outputs else _nodes(raw)
         if not nodes and not outputs:
             yield HostReport(name=name, facts=read_facts(path, self._book))
         for number, node in enumerate(nodes, start=1):

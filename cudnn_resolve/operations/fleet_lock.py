@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -50,7 +51,7 @@ def lock(request: FleetRequest, listener: Listener) -> FleetResult:
             hint = "-o FOLDER takes one for each class; --one-lock -o FILE is a single one"
             raise UsageError(f"-o {folder} is not a folder", code="usage-path", hint=hint)
         disk.make_folder(folder)
-    answers = answer_by_class(_lock_class, [(group, replace(request, output=folder)) for group in classes], listener)
+    answers = answer_by_class(_lock_class, classes, replace(request, output=folder), listener)
     return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=notes_of(answers))
 
 
@@ -185,14 +186,11 @@ def _without(trials: _Trials, dropped: Sequence[FleetClass], *, is_fewest: bool)
 
 def _with_changed_hosts(trials: _Trials) -> Iterator[WayOut]:
     """One lock for all, with another Python or a newer driver on some hosts."""
-    count_of: dict[str, int] = {}
-    for group in trials.classes:
-        if (python := python_of(group)) is not None:
-            count_of[python] = count_of.get(python, 0) + len(group.hosts)
-    if len(count_of) < 2:
+    pythons = Counter(python for group in trials.classes if (python := python_of(group)) is not None for _ in group.hosts)
+    if len(pythons) < 2:
         yield from _with_newer_driver(trials)
         return
-    for python in sorted(count_of, key=lambda python: -count_of[python]):
+    for python, _ in pythons.most_common():
         moved = [group for group in trials.classes if python_of(group) not in (python, None)]
         resolutions = trials.resolutions([_with_python(group, python) for group in trials.classes])
         if resolutions is not None:

@@ -72,19 +72,18 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     for group in ready:
         canary = outcomes.get(group.hosts[0], _NO_OUTCOME)
         why = _SKIPPED_BATCH if group in successful else f"unchanged: the canary {group.hosts[0]} {canary.status}"
-        of_group = tuple(outcomes.get(host) or Outcome(host=host, status="left", detail=why) for host in group.hosts)
-        answers[group.name] = _answer(group, of_group)
+        answers[group.name] = _answer(group, outcomes, why)
     return tuple(answers[group.name] for group in classes)
 
 
-def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
+def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
     """Undo the last change on each host."""
     words = {"path": _environment_path(request), "state": "previous", "replace": request.replace}
     play = Play(module="cudnn_env", words=words, serial=request.serial, max_fail=request.max_fail)
     return _run_on_all(classes, play, request, listener)
 
 
-def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
+def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
     """Validate an environment on each host."""
     python = request.python or request.env
     words: dict[str, Any] = {"python": python} if python else {}
@@ -93,13 +92,14 @@ def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Lis
     return _run_on_all(classes, Play(module="cudnn_validate", words=words, serial=request.serial), request, listener)
 
 
-def _run_on_all(classes: Sequence[FleetClass], play: Play, request: FleetRequest, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
+def _run_on_all(classes: Sequence[FleetClass], play: Play, request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
     outcomes = _run(_announce_hosts(classes, listener), play, request, listener)
-    skipped = Outcome(host="", status="left", detail=_SKIPPED_BATCH)
-    return tuple(_answer(group, tuple(outcomes.get(host) or replace(skipped, host=host) for host in group.hosts)) for group in classes)
+    return tuple(_answer(group, outcomes, _SKIPPED_BATCH) for group in classes)
 
 
-def _answer(group: FleetClass, outcomes: tuple[Outcome, ...]) -> ClassAnswer:
+def _answer(group: FleetClass, results: Mapping[str, Outcome], why: str) -> ClassAnswer:
+    """The answer for a class; `why` hosts without an outcome were left as they are."""
+    outcomes = tuple(results.get(host) or Outcome(host=host, status="left", detail=why) for host in group.hosts)
     status: Status = "ok" if all(outcome.status in GOOD for outcome in outcomes) else "failed"
     counts = Counter(outcome.status for outcome in outcomes)
     is_unchanged = list(counts) == ["nothing to do"]

@@ -43,7 +43,7 @@ class Wheels:
     def _of_variant(self, package: ListedPackage) -> str:
         """Version on the index of a variant, if the tables know one."""
         name, version = package.name, package.version
-        known = self._known(name)
+        known = {row.wheel_version for row in self.book.builds_of(name)} | {row.version for row in self.book.extra_releases(name)}
         variants = [text for variant in package.variants if (text := f"{version}+{variant}") in known]
         if package.variants and not variants and "+" not in version and has_variants(known):
             indexes = ", ".join(package.variants)
@@ -69,9 +69,6 @@ class Wheels:
             origin = f"a build of {package.channel[:40]}"
             self.gaps.append(f"{name} {version} is {origin}: judged as the wheel {best.wheel_version}, except for GPU code")
         return best.wheel_version
-
-    def _known(self, name: str) -> set[str]:
-        return {row.wheel_version for row in self.book.builds_of(name)} | {row.version for row in self.book.extra_releases(name)}
 
     def base(self, base: BaseEnvironment | None, packages: Mapping[str, str]) -> BaseEnvironment | None:
         """The base with the versions of the CUDA and cuDNN that it brings."""

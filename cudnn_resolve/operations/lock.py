@@ -38,7 +38,7 @@ from cudnn_resolve.operations.settings import with_settings
 from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.resolution.model import Range, Resolution
+from cudnn_resolve.resolution.model import Range
 from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.resolve import resolve_together
 
@@ -147,7 +147,7 @@ def make_lock(request: LockRequest, listener: Listener = SILENT, machines: Seque
     return result
 
 
-def check_lock(request: LockRequest, listener: Listener = SILENT) -> LockCheckResult:
+def check_lock(request: LockRequest, listener: Listener) -> LockCheckResult:
     """Compare the existing lock with its request, the tables and the machines."""
     _refuse_contradictions(request)
     path = request.output or LOCK
@@ -188,7 +188,7 @@ _TARGETS = ("framework", "packages", "requirement", "constraint", "group", "cuda
 """Settings that say what is requested."""
 
 
-def plan_behind_lock(path: str, request: Options, listener: Listener = SILENT) -> PlannedTargets:
+def plan_behind_lock(path: str, request: Options, listener: Listener) -> PlannedTargets:
     """The resolution behind the pins of a lock, for a machine like this one, with a plan without actions."""
     lock = _existing(path)
     lock_request = recast(LockRequest, request, allow_break=(), reinstall_package=())
@@ -340,9 +340,12 @@ def _resolve_platforms(
         number, conflict = outcome
         plan = make_plan(questions[number].facts, conflict, first.book, first.source)
         return PlannedTargets(plan=plan, question=first, outcome=conflict)
-    answers = [_answer(resolution, question) for resolution, question in zip(outcome, questions, strict=True)]
-    warnings = dict.fromkeys(warning for _, warnings in answers for warning in warnings)
-    return _Answers(question=first, answers=tuple(answer for answer, _ in answers), warnings=tuple(warnings))
+    answers, warnings = [], dict[str, None]()
+    for resolution, question in zip(outcome, questions, strict=True):
+        plan = make_plan(fresh_environment(question.facts), resolution, question.book, question.source)
+        answers.append(Answer(resolution=resolution, stack=stack_of(resolution, plan.environment, question.book)))
+        warnings.update((warning.message, None) for warning in plan.warnings if warning.code in _LOCK_WARNINGS)
+    return _Answers(question=first, answers=tuple(answers), warnings=tuple(warnings))
 
 
 def _on_other_platform(question: Question, options: LockRequest) -> Question:
@@ -361,10 +364,3 @@ def _for_lock(question: Question, old: Lock | None, upgraded: frozenset[str]) ->
         preferences = {package.name: str(package.version) for package in pinned if package.version is not None}
         request = replace(request, preferences=preferences)
     return replace(question, machine=machine, request=request)
-
-
-def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[str]]:
-    """The answer for one platform, and its warnings."""
-    plan = make_plan(fresh_environment(question.facts), resolution, question.book, question.source)
-    answer = Answer(resolution=resolution, stack=stack_of(resolution, plan.environment, question.book))
-    return answer, [warning.message for warning in plan.warnings if warning.code in _LOCK_WARNINGS]

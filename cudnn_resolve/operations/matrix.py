@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -20,9 +20,8 @@ from cudnn_resolve.version import Capability, DriverVersion
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.digest import Digest, Entry
 
-SCHEMA = "cudnn-resolve/matrix/1"
 Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
-STACK: tuple[Stack, ...] = ("cudnn", "cuda", "driver", "gpu", "machine")
+STACK: tuple[Stack, ...] = get_args(Stack)
 _Rows = tuple[dict[str, Any], ...]
 """Rows with the columns of their tables."""
 
@@ -30,6 +29,7 @@ _Rows = tuple[dict[str, Any], ...]
 class _MatrixResult(Struct, Result, frozen=True, kw_only=True):
     """Base class of the results of `matrix`."""
 
+    schema: Literal["cudnn-resolve/matrix/1"] = "cudnn-resolve/matrix/1"
     version: str
     """Version of the tables."""
     overlays: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ class _MatrixResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """JSON object printed by `matrix --format json`."""
-        from cudnn_resolve.report.encode_json import plain as builtins
+        from cudnn_resolve.report.encode_json import encoded
 
-        return {"schema": SCHEMA, **{name: value for name, value in builtins(self).items() if name != "overlays" or value}}
+        return {name: value for name, value in encoded(self).items() if name != "overlays" or value}
 
 
 class ListedFramework(Struct, frozen=True, kw_only=True):
@@ -148,6 +148,15 @@ class LiveReport(Struct, frozen=True, kw_only=True):
     """Rows that could not be compared, and why."""
 
 
+class MatrixCheckDocument(Struct, frozen=True, kw_only=True):
+    """`matrix check --format json`: every fault in the tables."""
+
+    schema: Literal["cudnn-resolve/matrix/1"] = "cudnn-resolve/matrix/1"
+    status: Literal["ok", "faulty"]
+    faults: tuple[Fault, ...]
+    live: LiveReport | UnsetType = UNSET
+
+
 class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):
     """Result of `matrix check`: every fault in the tables."""
 
@@ -164,29 +173,33 @@ class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """JSON object printed by `matrix check --format json`."""
-        from cudnn_resolve.report.encode_json import plain as builtins
+        from cudnn_resolve.report.encode_json import encoded
 
-        live = {} if self.live is None else {"live": builtins(self.live)}
-        return {"schema": SCHEMA, "status": self.status, "faults": builtins(self.faults), **live}
+        return encoded(MatrixCheckDocument(status=self.status, faults=self.faults, live=UNSET if self.live is None else self.live))
 
 
 V_co = TypeVar("V_co", bound=_MatrixResult, covariant=True)
 
 
-class Answer(Struct, Generic[V_co], frozen=True, kw_only=True):
+class Answer(Struct, Result, Generic[V_co], frozen=True, kw_only=True):
     """A lookup in the tables as a text and as a value, each made on demand."""
 
-    book: Book
     text: Callable[..., str]
     """Takes a `style` and a `width`."""
     value: Callable[[], V_co]
+    overlays: tuple[str, ...] = ()
+    """Remarks on tables that override the shipped ones, unless the text has them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object printed by `matrix --format json`."""
+        return self.value().to_json()
 
 
 def everything(book: Book) -> Answer[MatrixListResult]:
     """All frameworks and packages."""
     from cudnn_resolve.report.matrix import render_list
 
-    return Answer(book=book, text=partial(render_list, book), value=partial(_list, book))
+    return Answer(text=partial(render_list, book), value=partial(_list, book))
 
 
 def _list(book: Book) -> MatrixListResult:
@@ -232,7 +245,7 @@ def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFramewo
         known = span(found.framework.builds)
         raise UsageError(f"no release of {found.framework.name} is {which}", code="version-unknown", hint=f"the matrix knows {known}")
     draw = partial(render_framework, found) if which is None else partial(render_release, book, found)
-    return Answer(book=book, text=draw, value=partial(shown, book, found))
+    return Answer(text=draw, value=partial(shown, book, found), overlays=book.remarks)
 
 
 def shown(book: Book, found: Digest) -> MatrixFrameworkResult:
@@ -272,9 +285,14 @@ def _text(value: object | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _stack(book: Book, show: Stack, text: Callable[..., str], rows: Callable[[], dict[str, _Rows]]) -> Answer[MatrixStackResult]:
+def _stack(book: Book, show: Stack, text: Callable[..., str], **rows: Sequence[Any]) -> Answer[MatrixStackResult]:
     """Lookup of one part of the stack: its text, and its rows by array."""
-    return Answer(book=book, text=text, value=lambda: MatrixStackResult(version=book.version, overlays=book.remarks, show=show, **rows()))
+
+    def value() -> MatrixStackResult:
+        arrays: dict[str, Any] = {name: _rows(found) for name, found in rows.items()}
+        return MatrixStackResult(version=book.version, overlays=book.remarks, show=show, **arrays)
+
+    return Answer(text=text, value=value, overlays=book.remarks)
 
 
 def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
@@ -282,7 +300,7 @@ def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
     builds = [build for build in book.cudnn_builds() if which is None or str(build.version) in _specifier(which)]
     _require_rows(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
-    return _stack(book, "cudnn", partial(render_cudnn, builds), lambda: {"builds": _rows(builds)})
+    return _stack(book, "cudnn", partial(render_cudnn, builds), builds=builds)
 
 
 def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
@@ -290,36 +308,31 @@ def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
     releases = [release for release in book.cuda_releases() if which is None or str(release.cuda) in _specifier(which)]
     _require_rows(releases, "CUDA", which, str(book.cuda_releases()[0].cuda), str(book.cuda_releases()[-1].cuda))
-
-    def rows() -> dict[str, _Rows]:
-        drivers = [minimum for minimum in book.minimums() if any(minimum.cuda == release.cuda for release in releases)]
-        majors = {release.cuda.major for release in releases}
-        floors = [floor for floor in book.rows(Floor) if floor.cuda_major in majors]
-        return {"releases": _rows(releases), "minimums": _rows(drivers), "floors": _rows(floors)}
-
-    return _stack(book, "cuda", partial(render_cuda, book, releases), rows)
+    minimums = [minimum for minimum in book.minimums() if any(minimum.cuda == release.cuda for release in releases)]
+    majors = {release.cuda.major for release in releases}
+    floors = [floor for floor in book.rows(Floor) if floor.cuda_major in majors]
+    return _stack(book, "cuda", partial(render_cuda, book, releases), releases=releases, minimums=minimums, floors=floors)
 
 
 def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_driver, render_drivers
 
     if which is None:
-        return _stack(book, "driver", partial(render_drivers, book.branches()), lambda: {"branches": _rows(book.branches())})
+        return _stack(book, "driver", partial(render_drivers, book.branches()), branches=book.branches())
     try:
         driver = DriverVersion(which.removeprefix("R"))
     except ValueError:
         raise UsageError(f"{which!r} is not a driver version", code="driver-version", hint="such as 550.54.15, 550 or R550") from None
     branches = [branch for branch in book.branches() if branch.number == driver.major]
     forward = [row for row in book.forward() if row.base == driver.major]
-    draw = partial(render_driver, book, driver)
-    return _stack(book, "driver", draw, lambda: {"branches": _rows(branches), "forward": _rows(forward)})
+    return _stack(book, "driver", partial(render_driver, book, driver), branches=branches, forward=forward)
 
 
 def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_gpu, render_gpus
 
     if which is None:
-        return _stack(book, "gpu", partial(render_gpus, book.architectures()), lambda: {"architectures": _rows(book.architectures())})
+        return _stack(book, "gpu", partial(render_gpus, book.architectures()), architectures=book.architectures())
     card = book.card(which)
     try:
         capability = card.capability if card else Capability.parse(which)
@@ -330,16 +343,11 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     if architecture is None:
         known = ", ".join(str(row.capability) for row in book.architectures())
         raise UsageError(f"the matrix knows no compute capability {capability}", code="gpu-unknown", hint=f"it knows {known}")
-
-    def rows() -> dict[str, _Rows]:
-        peaks = book.peaks_of(card) if card else ()
-        return {
-            "architectures": _rows([architecture]),
-            "cards": _rows([card] if card else [other for other in book.cards() if other.capability == capability]),
-            "peaks": tuple({**plain(peak), "confidence": "memory" if book.is_from_memory(peak) else None} for peak in peaks),
-        }
-
-    return _stack(book, "gpu", partial(render_gpu, book, capability, card), rows)
+    cards = [card] if card else [other for other in book.cards() if other.capability == capability]
+    peaks = [
+        {**plain(peak), "confidence": "memory" if book.is_from_memory(peak) else None} for peak in (book.peaks_of(card) if card else ())
+    ]
+    return _stack(book, "gpu", partial(render_gpu, book, capability, card), architectures=[architecture], cards=cards, peaks=peaks)
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
@@ -351,10 +359,10 @@ def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
         facts_of_place(which, book)  # rejects an unknown name with the nearest ones
         place = find(found, which)
         found = (place,) if place is not None else ()
-    return _stack(book, "machine", partial(render_places, found), lambda: {"places": _rows(found)})
+    return _stack(book, "machine", partial(render_places, found), places=found)
 
 
-def _rows(rows: Sequence[Struct]) -> _Rows:
+def _rows(rows: Sequence[Any]) -> _Rows:
     return tuple(plain(list(rows)))
 
 

@@ -7,7 +7,7 @@ function, the setting in pyproject.toml and the environment variable. An empty f
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, get_args, get_origin
 
 from msgspec import Meta, Struct
 from msgspec.structs import fields, replace
@@ -222,11 +222,6 @@ class Options(StatedOptions, frozen=True, kw_only=True):
         """True if the request itself names targets."""
         return bool(self.framework or self.packages or self.requirement or self.group or self.reinstall_package)
 
-    @property
-    def repeated(self) -> tuple[tuple[str, str], ...]:
-        """Options specific to one command, repeated when that command is proposed."""
-        return ()
-
 
 class PlanRequest(Options, frozen=True, kw_only=True):
     """Request for `plan`."""
@@ -256,12 +251,6 @@ class LockRequest(Options, frozen=True, kw_only=True):
         False
     )
     upgrade_package: Annotated[_Texts, _option("upgrade only this package; repeatable", "NAME", "-P")] = ()
-
-    @property
-    def repeated(self) -> tuple[tuple[str, str], ...]:
-        """Options about the pins of the old lock."""
-        upgrade = [("--upgrade", "")] if self.upgrade else []
-        return (*upgrade, *(("--upgrade-package", name) for name in self.upgrade_package))
 
 
 class BundleRequest(Options, frozen=True, kw_only=True):
@@ -353,13 +342,6 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
     ] = ()  # type: ignore[assignment]  # several machines, where other commands are for one
     strict: Annotated[bool, _option("exit code 1 also if something is unknown")] = False
 
-    @property
-    def machines(self) -> tuple[StatedOptions, ...]:
-        """Options for each machine; without `facts` there is one."""
-        from cudnn_resolve.operations.results import recast  # only `check` needs it
-
-        return tuple(recast(StatedOptions, self, facts=facts) for facts in self.facts or (None,))
-
 
 class FleetRequest(Options, frozen=True, kw_only=True):
     """Request for `fleet VERB`."""
@@ -447,31 +429,24 @@ def normalized(request: O) -> O:
     return replace(request, **changed)
 
 
-class Contradiction(NamedTuple):
-    """Two options that exclude each other."""
+def refuse_contradictions(request: MachineOptions, context: str | None = None) -> None:
+    """Reject options that exclude each other; raises ContradictionError. `context` says that some come from the project's settings."""
 
-    option: str
-    other: str
-    why: str
-    hint: str = "leave one of them out"
+    def refuse(option: str, other: str, why: str, hint: str = "leave one of them out") -> NoReturn:
+        raise ContradictionError(f"{option} cannot be combined with {other}: {why}", context=context, hint=hint)
 
-
-def contradictions(request: MachineOptions) -> Iterator[Contradiction]:
-    """Pairs of options in a request that exclude each other."""
     if request.facts and request.python:
         hint = "leave one of them out, or say --python-version X.Y"
-        yield Contradiction("--facts", "--python", "a facts file describes its own interpreter", hint)
-    if getattr(request, "machine", None):
-        for value, option in ((request.facts, "--facts"), (request.python, "--python")):
-            if value:
-                yield Contradiction("--machine", option, "both select a machine")
+        refuse("--facts", "--python", "a facts file describes its own interpreter", hint)
+    if getattr(request, "machine", None) and (request.facts or request.python):
+        refuse("--machine", "--facts" if request.facts else "--python", "both select a machine")
     for name, option in (("python_version", "--python-version"), ("platform", "--platform"), ("platforms", "--platform")):
         if request.python and getattr(request, name, None):
-            yield Contradiction("--python", option, f"{option} plans for a fresh environment on another machine")
-    if isinstance(request, Options) and request.device == "cpu":
+            refuse("--python", option, f"{option} plans for a fresh environment on another machine")
+    if isinstance(request, Options) and request.device == "cpu" and context is None:  # a project's limits are for its GPU machines
         for name in ("gpu", "cuda", "cudnn"):
             if getattr(request, name):
-                yield Contradiction("--device cpu", f"--{name}", "CPU builds use no GPU, CUDA or cuDNN")
+                refuse("--device cpu", f"--{name}", "CPU builds use no GPU, CUDA or cuDNN")
 
 
 def _check_kernel(name: str, env: str | None) -> None:

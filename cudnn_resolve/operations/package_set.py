@@ -23,8 +23,9 @@ from cudnn_resolve.operations.listed_versions import Wheels, has_variants, is_fr
 from cudnn_resolve.operations.request import REQUIREMENTS_BYTES
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import Machine
-from cudnn_resolve.requirement.model import Request, RequirementLine, Target
+from cudnn_resolve.requirement.model import Request, RequirementLine
 from cudnn_resolve.requirement.source import File
+from cudnn_resolve.requirement.target import parse_target
 from cudnn_resolve.resolution import tag
 from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
@@ -277,30 +278,26 @@ class _Installer:
 
     def _newest(self, requirement: Requirement) -> str | None:
         """The release that an installer chooses for this framework alone."""
-        resolution = attempt(self.book, self.machine, self._request([self._target(requirement)], ()), rounds=_ROUNDS)
-        return resolution.builds[0].wheel_version if isinstance(resolution, Resolution) else None
+        resolution = self._resolve([requirement])
+        return resolution.builds[0].wheel_version if resolution is not None else None
 
-    def _target(self, requirement: Requirement) -> Target:
-        framework = self.book.framework_of(requirement.name)
-        assert framework is not None
-        return Target(
-            text=str(requirement),
-            framework=framework,
-            specifier=requirement.specifier,
-            package=requirement.name,
-            extras=_extras(requirement),
-        )
-
-    def _request(self, targets: Sequence[Target], limits: Iterable[str]) -> Request:
-        return Request(
-            targets=tuple(targets),
+    def _resolve(
+        self, targets: Iterable[Requirement], limits: Iterable[str] = (), preferences: Mapping[str, str] | None = None
+    ) -> Resolution | None:
+        """The resolution for frameworks, like an installer's: with the pins of the wheels, and the newest versions that fit."""
+        parsed = tuple(replace(parse_target(str(target), self.book), package=target.name) for target in targets)
+        request = Request(
+            targets=parsed,
             requirements=tuple(RequirementLine(text=text, origin=self.subject.name, constraint=True) for text in limits),
+            preferences=preferences or {},
             channel="pip",
             strict_pins=True,
-            variant_indexes=any("+" in target.text for target in targets),
+            variant_indexes=any("+" in target.text for target in parsed),
             prefer="newest",
             verb="lock",
         )
+        answer = attempt(self.book, self.machine, request, rounds=_ROUNDS)
+        return answer if isinstance(answer, Resolution) else None
 
     def _searched(self, subject: Subject, targets: Sequence[Requirement], others: Iterable[Requirement]) -> Subject:
         """Add the versions of one resolution for all targets, or the reason that there is none."""
@@ -309,10 +306,9 @@ class _Installer:
         declared = (requirement for other in others for requirement in self._requirements(other))  # though these bring no libraries
         wanted = (*pins, *declared, *map(Requirement, self.listing.constraints))
         limits = [str(requirement) for requirement in wanted if requirement.name not in names and self._decides(requirement.name)]
-        request = self._request([self._target(target) for target in targets], limits)
-        resolution = attempt(self.book, self.machine, request, rounds=_ROUNDS)
+        resolution = self._resolve(targets, limits)
         shown = ", ".join(map(str, targets))
-        if not isinstance(resolution, Resolution):
+        if resolution is None:
             return self._without_resolution(subject, targets, shown)
         relevant = names | self._brought(resolution, targets)
         added = {
@@ -359,9 +355,8 @@ class _Installer:
         for _, (requested, pins) in sorted(commands.items()):
             if requested:
                 limits = [*(f"{name}=={subject.packages[name]}" for name in pins), *self.listing.constraints]
-                request = replace(self._request([self._target(target) for target in requested], limits), preferences=packages)
-                resolution = attempt(self.book, self.machine, request, rounds=_ROUNDS)
-                if not isinstance(resolution, Resolution):
+                resolution = self._resolve(requested, limits, packages)
+                if resolution is None:
                     return None
                 brought = self._brought(resolution, requested) | {target.name for target in requested}
                 packages |= {pin.name: pin.version for pin in resolution.pip if pin.version is not None and pin.name in brought}

@@ -49,7 +49,7 @@ def open_packages(settings: Settings, listener: Listener, *, offline: bool) -> I
 
 def settings_of(options: Options, requirements: Requirements, facts: Facts) -> Settings:
     """Index settings and credentials from the options, the requirements files, and the target's configuration."""
-    path, version = facts.python.path, ".".join((facts.python.version or "").split(".")[:2])
+    path, version = facts.python.path, facts.python.minor
     prefix = os.path.dirname(os.path.dirname(path)) if path and os.path.isabs(path) else None  # None for another machine
     site = (os.path.join(prefix, "lib", f"python{version}", "site-packages"),) if prefix and version else ()
     return read_settings(_index_options(options, requirements), environment(), prefix=prefix, import_path=site)
@@ -167,12 +167,4 @@ class _Fetcher:
             raise WorldError(f"{file.filename} is not on this disk", code="offline", hint="leave --offline out")
         from cudnn_resolve.index.download import Downloads
 
-        before = 0
-
-        def on_progress(name: str, received: int, total: int | None) -> None:
-            nonlocal before
-            del name, total
-            progress(received - before)
-            before = received
-
-        return Downloads(self._session.value()).fetch(file, folder, on_progress, resume=True)
+        return Downloads(self._session.value()).fetch(file, folder, progress, resume=True)

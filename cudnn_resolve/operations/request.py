@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _ADDRESSES = frozenset({"--index-url", "--extra-index-url", "--find-links"})
 _PROPOSED = (
     *("requirement", "constraint", "group", "facts", "python", "env", "kernel", *FACTS),
-    *("allow_break", "reinstall_package", "prefer", "pre", "matrix", *INDEXES),
+    *("allow_break", "reinstall_package", "prefer", "pre", "matrix", *INDEXES, "upgrade", "upgrade_package"),
 )
-"""Options that a proposed command repeats, in this order; targets and limits come from the request."""
+"""Options that a proposed command repeats if it has them, in this order; targets and limits come from the request."""
 _SINGLE = frozenset({"--index-url", "--pre"})
 """Options of which one counts: that of the command line, else the first one in a file."""
 _ONLY_IN_FILES = frozenset({"--no-index", "--trusted-host"})
@@ -223,8 +223,8 @@ def _context(options: Options) -> tuple[tuple[str, str], ...]:
     """Options about machine and environment, for proposed commands; credentials are left out."""
     if options.prefer == "installed":
         options = replace(options, prefer=None)
-    pairs = [(name, _redacted(name, value)) for name, value in option_words(options, _PROPOSED)]
-    return (*pairs, *options.repeated)
+    names = (name for name in _PROPOSED if name in options.__struct_fields__)
+    return tuple((name, _redacted(name, value)) for name, value in option_words(options, names))
 
 
 def _redacted(option: str, value: str) -> str:

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import ContradictionError, InputError, UsageError, did_you_mean
-from cudnn_resolve.operations.options import FACTS, Declared, MachineOptions, Options, contradictions, declared, normalized
+from cudnn_resolve.errors import InputError, UsageError, did_you_mean
+from cudnn_resolve.operations.options import FACTS, Declared, MachineOptions, Options, declared, normalized, refuse_contradictions
 
 PREFIX = "CUDNN_RESOLVE_"
 MACHINE = (*(name.replace("_", "-") for name in FACTS), "platforms")
@@ -156,7 +156,7 @@ def with_settings(request: O, settings: Mapping[str, Any] | None = None) -> O:
 
     A list in the request replaces that of the settings. UsageError for options that exclude each other or are invalid.
     """
-    _refuse_contradictions(request, None)
+    refuse_contradictions(request)
     defaults = {name.replace("-", "_"): value for name, value in _applicable(request, settings or {}).items()}
     changed: dict[str, Any] = {}
     for name in request.__struct_fields__:
@@ -172,7 +172,7 @@ def with_settings(request: O, settings: Mapping[str, Any] | None = None) -> O:
         changed["platform"] = _only_platform(changed["platform"])
     completed = replace(request, **changed)
     if changed:
-        _refuse_contradictions(completed, "the options together with the project's settings")
+        refuse_contradictions(completed, "the options together with the project's settings")
     return normalized(completed)
 
 
@@ -206,10 +206,3 @@ def _only_platform(names: tuple[str, ...]) -> str | None:
             hint=f"choose one, such as --platform {names[0]}; `cudnn-resolve lock` takes all of them",
         )
     return names[0] if names else None
-
-
-def _refuse_contradictions(request: MachineOptions, context: str | None) -> None:
-    for option, other, why, hint in contradictions(request):
-        if context and option == "--device cpu":  # the project's limits are for its GPU machines
-            continue
-        raise ContradictionError(f"{option} cannot be combined with {other}: {why}", context=context, hint=hint)

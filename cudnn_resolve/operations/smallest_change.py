@@ -6,7 +6,6 @@ import os.path
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
-from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -63,7 +62,7 @@ def remedies(subject: Subject, book: Book, machine: Machine, judgement: Judgemen
     changes = smallest_change(subject, book, machine, wanted, faulty)
     if changes:
         pins = {name: str(limits.get(name) or f"=={version}") for name, version in changes.items()}
-        yield edit(Edit(subject=subject, pins=pins, held=_is_excluded(known, book, machine, changes)))
+        yield edit(subject, pins, held=_is_excluded(known, book, machine, changes))
     if errors:
         yield Remedy(text="lock these frameworks with libraries that fit all of them", command=f"cudnn-resolve lock {words}")
 
@@ -142,94 +141,82 @@ def _is_excluded(frameworks: Iterable[JudgedFramework], book: Book, machine: Mac
     )
 
 
-class Edit(Struct, frozen=True, kw_only=True):
-    """Pins to put into a set of packages."""
+def edit(subject: Subject, pins: Mapping[str, str], *, held: bool = False) -> Remedy:
+    """Instructions for the tool that wrote the file: put pins into it, given as specifiers by package.
 
-    subject: Subject
-    pins: Mapping[str, str]
-    """Specifier by package."""
-    held: bool = False
-    """True if wheels declare other versions, so that an override or `--no-deps` is needed."""
-
-
-def edit(change: Edit) -> Remedy:
-    """Instructions for the tool that wrote the file."""
-    subject, kind = change.subject, change.subject.kind
-    pins = [f"{name}{limit}" for name, limit in change.pins.items()]
-    shown = first_few(pins, _SHOWN)
-    words, all_pins = shlex.join(pins), ", ".join(pins)
-    conda = subject.conda & change.pins.keys()
-    if conda:
-        return _edit_conda(change, conda)
-    if kind in _ADD_COMMANDS:
-        return _edit_project(change, pins, shown)
+    `held` if wheels declare other versions, so that an override or `--no-deps` is needed.
+    """
+    kind, place = subject.kind, _place(subject, pins)
+    requirements = [f"{name}{limit}" for name, limit in pins.items()]
+    shown = first_few(requirements, _SHOWN)
+    words, all_pins = shlex.join(requirements), ", ".join(requirements)
+    if conda := subject.conda & pins.keys():
+        return _edit_conda(subject, pins, conda)
+    if kind in _TOOLS:
+        return _edit_project(subject, pins, shown, held=held)
     if kind == "requirements file":
-        without_check = "; install with `uv pip sync` or `pip install --no-deps -r`" if change.held else ""
-        return Remedy(text=f"in {_place(change)}: {all_pins}{without_check}")
-    no_deps = "--no-deps " if change.held or kind == LIVE else ""
+        without_check = "; install with `uv pip sync` or `pip install --no-deps -r`" if held else ""
+        return Remedy(text=f"in {place}: {all_pins}{without_check}")
+    no_deps = "--no-deps " if held or kind == LIVE else ""
     if kind in ("notebook", "Dockerfile"):
         line = f"%pip install {no_deps}{words}" if kind == "notebook" else f"RUN pip install {no_deps}{words}"
         return Remedy(text=f"after the last line of {os.path.basename(subject.name)} that installs: {line}")
     if kind == "environment.yml":
-        separately = " in a separate `pip install --no-deps`, since the wheels declare other versions" if change.held else ""
-        return Remedy(text=f"in {_place(change)}, below `pip:`: {all_pins}{separately}")
+        separately = " in a separate `pip install --no-deps`, since the wheels declare other versions" if held else ""
+        return Remedy(text=f"in {place}, below `pip:`: {all_pins}{separately}")
     if kind == "conda-lock.yml":
         return Remedy(text=f"in the environment.yml that it is made from, below `pip:`: {all_pins}", command="conda-lock lock")
-    instead = " instead" if change.pins.keys() & subject.packages.keys() else ""
+    instead = " instead" if pins.keys() & subject.packages.keys() else ""
     return Remedy(text=f"install {shown}{instead}", command=f"pip install --no-deps {words}")
 
 
-_ADD_COMMANDS = {
-    "uv.lock": "uv add {}",
-    "poetry.lock": "poetry add {}",
-    "pdm.lock": "pdm add {}",
-    "Pipfile.lock": "pipenv install {}",
-    "pixi.lock": "pixi add --pypi {}",
+_PIXI_TABLES = "[pypi-options] of pixi.toml, or [tool.pixi.pypi-options] of pyproject.toml"
+_TOOLS = {
+    "uv.lock": ("uv", "add", "[tool.uv] of pyproject.toml: override-dependencies = [{texts}]"),
+    "poetry.lock": ("poetry", "add", None),
+    "pdm.lock": ("pdm", "add", "[tool.pdm.resolution] of pyproject.toml: overrides = {{ {entries} }}"),
+    "Pipfile.lock": ("pipenv", "install", None),
+    "pixi.lock": ("pixi", "add --pypi", f"{_PIXI_TABLES}: dependency-overrides = {{{{ {{entries}} }}}}"),
 }
-"""Command of each tool that pins a package of the project."""
+"""The tool that writes a lock of a project, its command that pins a package, and where it overrides what wheels declare, if it can."""
 
 
-def _edit_project(change: Edit, pins: list[str], shown: str) -> Remedy:
+def _edit_project(subject: Subject, pins: Mapping[str, str], shown: str, *, held: bool) -> Remedy:
     """Change of a project; if wheels declare other versions, with an override if the tool supports it."""
-    kind, words = change.subject.kind, shlex.join(pins)
-    if not change.held:
-        return Remedy(text=f"pin {shown} in the project", command=_ADD_COMMANDS[kind].format(words))
-    entries = ", ".join(f'{name} = "{limit}"' for name, limit in change.pins.items())
-    absent = [f"{name}{limit}" for name, limit in change.pins.items() if name not in change.subject.packages]
-    add = _ADD_COMMANDS[kind].format(shlex.join(absent)) if absent else None  # an override alone installs nothing
-    if kind == "uv.lock":
-        overrides = ", ".join(f"{pin!r}" for pin in pins)
-        return Remedy(text=f"in [tool.uv] of pyproject.toml: override-dependencies = [{overrides}]", command=add or "uv lock")
-    if kind == "pdm.lock":
-        return Remedy(text=f"in [tool.pdm.resolution] of pyproject.toml: overrides = {{ {entries} }}", command=add or "pdm lock")
-    if kind == "pixi.lock":
-        place = "[pypi-options] of pixi.toml, or [tool.pixi.pypi-options] of pyproject.toml"
-        return Remedy(text=f"in {place}: dependency-overrides = {{ {entries} }}", command=add or "pixi lock")
-    tool = "poetry" if kind == "poetry.lock" else "pipenv"
-    return Remedy(
-        text=f"{tool} cannot lock versions that the wheels do not allow: install {shown} on top of what it installs",
-        command=f"{tool} run pip install --no-deps {words}",
-    )
+    tool, add, override = _TOOLS[subject.kind]
+    requirements = [f"{name}{limit}" for name, limit in pins.items()]
+    words = shlex.join(requirements)
+    if not held:
+        return Remedy(text=f"pin {shown} in the project", command=f"{tool} {add} {words}")
+    if override is None:
+        return Remedy(
+            text=f"{tool} cannot lock versions that the wheels do not allow: install {shown} on top of what it installs",
+            command=f"{tool} run pip install --no-deps {words}",
+        )
+    texts, entries = ", ".join(map(repr, requirements)), ", ".join(f'{name} = "{limit}"' for name, limit in pins.items())
+    absent = [f"{name}{limit}" for name, limit in pins.items() if name not in subject.packages]
+    command = f"{tool} {add} {shlex.join(absent)}" if absent else f"{tool} lock"  # an override alone installs nothing
+    return Remedy(text=f"in {override.format(texts=texts, entries=entries)}", command=command)
 
 
-def _edit_conda(change: Edit, conda: Iterable[str]) -> Remedy:
+def _edit_conda(subject: Subject, pins: Mapping[str, str], conda: Iterable[str]) -> Remedy:
     """Change of packages that conda installs, in its syntax, and of those that pip installs with them."""
-    own = [f"{name}{change.pins[name]}" for name in sorted(conda)]
-    others = [f"{name}{limit}" for name, limit in change.pins.items() if name not in conda]
+    own = [f"{name}{pins[name]}" for name in sorted(conda)]
+    others = [f"{name}{limit}" for name, limit in pins.items() if name not in conda]
     shown = ", ".join(own) + (f", and with pip {', '.join(others)}" if others else "")
-    kind = change.subject.kind
+    kind = subject.kind
     if kind == "environment.yml":
-        return Remedy(text=f"in {_place(change)}: {shown}", command=f"conda env update -f {shlex.quote(change.subject.name)}")
+        return Remedy(text=f"in {_place(subject, pins)}: {shown}", command=f"conda env update -f {shlex.quote(subject.name)}")
     if kind == "conda-lock.yml":
         return Remedy(text=f"in the environment.yml that it is made from: {shown}", command="conda-lock lock")
     tool = "pixi add" if kind == "pixi.lock" else "conda install"
     return Remedy(text=f"pin {shown}", command=f"{tool} {shlex.join(own)}")
 
 
-def _place(change: Edit) -> str:
+def _place(subject: Subject, pins: Iterable[str]) -> str:
     """The file, with the lines of the pins."""
-    name = os.path.basename(change.subject.name)
-    lines = sorted({change.subject.lines[package] for package in change.pins if package in change.subject.lines})
+    name = os.path.basename(subject.name)
+    lines = sorted({subject.lines[package] for package in pins if package in subject.lines})
     if not lines:
         return name
     return f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))} of {name}"

@@ -18,7 +18,7 @@ from cudnn_resolve.host.files import STDIN, read_bounded, write_atomic
 from cudnn_resolve.host.installed_files import package_folders, verify_files
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.listener import SILENT, Listener
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.locking.model import Environment, Lock
 from cudnn_resolve.locking.proof import add_record
 from cudnn_resolve.locking.select import installed_packages
@@ -52,9 +52,9 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
         return encode_validation(self)
 
 
-def validate(request: ValidateRequest, listener: Listener = SILENT) -> ValidationResult:
+def validate(request: ValidateRequest, listener: Listener) -> ValidationResult:
     """Check this machine; with `record`, write what passed into the lock."""
-    book = open_book(())
+    book = open_book()
     options = ValidationOptions(
         frameworks=tuple(parse_target(word, book).framework for word in request.framework),
         gpu=request.gpu,
@@ -63,16 +63,17 @@ def validate(request: ValidateRequest, listener: Listener = SILENT) -> Validatio
     )
     if request.plan and (request.lock or request.record):
         raise ContradictionError("--plan cannot be combined with a lock: both say what must be installed")
-    expected = expected_lock(request.lock, request.record)
+    expected = _expected_lock(request.lock, request.record)
     if request.plan:
-        options = replace(options, pinned=pinned_by_plan(request.plan))
+        where = "standard input" if request.plan == STDIN else request.plan
+        options = replace(options, pinned=read_plan(read_bounded(request.plan, LIMIT_BYTES, "plan"), where, book))
     facts = detect_facts(request)
     if expected is not None:
-        options = replace(options, pinned=pinned_by_lock(expected, facts))
-    validation = validation_of(options, facts, listener)
+        options = replace(options, pinned=pinned_by_lock(*expected, facts, book))
+    validation = validation_of(options, facts, book, listener)
     validation = replace(validation, checks=(*_file_checks(facts, book), *validation.checks))
-    if expected is not None and expected.record:
-        listener.note(write_record(expected, validation, facts.python.version))
+    if expected is not None and request.record:
+        listener.note(_write_record(*expected, validation, facts.python.version))
     if not request.ranges:
         return recast(ValidationResult, validation)
     from cudnn_resolve.operations.verdict import ranges_of_facts
@@ -100,11 +101,10 @@ def _file_checks(facts: Facts, book: Book) -> Iterator[Check]:
         yield check(package, "links", finding, "every library finds what it needs", finding.summary)
 
 
-def validation_of(options: ValidationOptions, facts: Facts, listener: Listener = SILENT) -> Validation:
+def validation_of(options: ValidationOptions, facts: Facts, book: Book, listener: Listener) -> Validation:
     """Run the checks on this machine; failures are explained like by `doctor`."""
     from cudnn_resolve.validation.run import validate, with_causes
 
-    book = open_book(())
     validation = validate(LinuxHost(), facts, options, book, listener.tell)
     return with_causes(validation, lambda text: explained(text, facts, book))
 
@@ -132,17 +132,8 @@ _SCHEMA = "cudnn-resolve/plan/1"
 _HINT = "`cudnn-resolve plan --format json -o FILE` writes one"
 
 
-class ExpectedLock(Struct, frozen=True, kw_only=True):
-    """A lock to compare with, and its path."""
-
-    path: str
-    lock: Lock
-    record: bool
-    """True if passed validations are recorded in it."""
-
-
-def expected_lock(lock: str | None, record: str | None) -> ExpectedLock | None:
-    """Read the lock of `--lock` or `--record`, before anything is tested; InputError for an unusable one."""
+def _expected_lock(lock: str | None, record: str | None) -> tuple[Lock, str] | None:
+    """Read the lock of `--lock` or `--record`, before anything is tested, with its path; InputError for an unusable one."""
     if lock and record and lock != record:
         raise ContradictionError(
             "--lock and --record name two locks: results for one would be recorded in the other",
@@ -160,13 +151,12 @@ def expected_lock(lock: str | None, record: str | None) -> ExpectedLock | None:
             code="lock-foreign",
             hint="`cudnn-resolve lock` writes one that has",
         )
-    return ExpectedLock(path=path, lock=found, record=bool(record))
+    return found, path
 
 
-def pinned_by_lock(expected: ExpectedLock, facts: Facts) -> PinnedEnvironment:
+def pinned_by_lock(lock: Lock, path: str, facts: Facts, book: Book) -> PinnedEnvironment:
     """Pins of the lock for this machine and interpreter."""
-    book = open_book(())
-    lock, machine = expected.lock, machine_of(facts, book)
+    machine = machine_of(facts, book)
     stack = lock.stack(machine.platform) or (lock.stacks[0] if len(lock.stacks) == 1 else None)
     installed = installed_packages(lock, machine)
     packages = {name: str(package.version) for name, package in installed.items() if package.version is not None}
@@ -178,21 +168,20 @@ def pinned_by_lock(expected: ExpectedLock, facts: Facts) -> PinnedEnvironment:
         driver_min=stack.driver_min if stack else None,
         libraries=tuple(_libraries_of(packages, book)),
         preload=_preloaded_modules(stack.environment) if stack else (),
-        preload_command=shlex.join(["cudnn-resolve", "apply", expected.path]),
+        preload_command=shlex.join(["cudnn-resolve", "apply", path]),
     )
 
 
-def write_record(expected: ExpectedLock, validation: Validation, python: str | None) -> str:
+def _write_record(lock: Lock, path: str, validation: Validation, python: str | None) -> str:
     """Record in the lock each GPU on which everything passed; returns a note on what was recorded, or why nothing was."""
     records = records_of(validation, today(), python)
     if not records:
         why = "not everything passed" if validation.status == "failed" else "nothing was computed on a GPU"
-        return f"{expected.path} is unchanged: {why}"
-    lock = expected.lock
+        return f"{path} is unchanged: {why}"
     for record in records:
         lock = add_record(lock, record)
-    write_atomic(expected.path, write(lock))
-    return f"recorded in {expected.path}: {', '.join(str(record['gpu']) for record in records)}"
+    write_atomic(path, write(lock))
+    return f"recorded in {path}: {', '.join(str(record['gpu']) for record in records)}"
 
 
 class _Package(Struct):
@@ -235,11 +224,6 @@ class _Plan(Struct):
     apt: tuple[_Package, ...] = ()
     stack: _Stack | None = None
     environment: tuple[_Step, ...] = ()
-
-
-def pinned_by_plan(path: str) -> PinnedEnvironment:
-    """Pins of the plan in a JSON file, `-` for standard input; InputError if it is no plan."""
-    return read_plan(read_bounded(path, LIMIT_BYTES, "plan"), "standard input" if path == STDIN else path, open_book(()))
 
 
 def read_plan(text: str, where: str, book: Book) -> PinnedEnvironment:

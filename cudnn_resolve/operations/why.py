@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError, did_you_mean
-from cudnn_resolve.listener import SILENT, Listener
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.operations.options import WhyRequest
 from cudnn_resolve.operations.plan import PlanResult, plan_targets, ranges_of
 from cudnn_resolve.operations.question import Question
@@ -41,7 +41,7 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
         return tuple(warning.message for warning in self.plan.warnings if warning.code == "overlay")
 
 
-def why(request: WhyRequest, listener: Listener = SILENT) -> WhyResult:
+def why(request: WhyRequest, listener: Listener) -> WhyResult:
     """Chain of reasons behind a package, and the plan; without a chain if there is a conflict.
 
     UsageError for a package that the plan, the tables and the indexes do not know.

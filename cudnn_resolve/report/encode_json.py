@@ -8,17 +8,13 @@ from typing import Any
 import msgspec
 
 
-def plain(value: Any) -> Any:
-    """Convert structs, tuples and mappings to dictionaries, lists, strings and numbers."""
-    try:
-        return msgspec.json.decode(msgspec.json.encode(value, enc_hook=dict))
-    except UnicodeEncodeError:  # a path that is not UTF-8
-        return json.loads(json.dumps(msgspec.to_builtins(value, enc_hook=dict)))
-
-
 def encoded(document: msgspec.Struct) -> dict[str, Any]:
-    """Convert a struct to an object for `json.dumps`."""
-    found: dict[str, Any] = plain(document)
+    """Convert a struct and everything in it to dictionaries, lists, strings and numbers."""
+    found: dict[str, Any]
+    try:
+        found = msgspec.json.decode(msgspec.json.encode(document, enc_hook=dict))
+    except UnicodeEncodeError:  # a path that is not UTF-8
+        found = json.loads(json.dumps(msgspec.to_builtins(document, enc_hook=dict)))
     return found
 
 

@@ -23,7 +23,7 @@ from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.package_list import PartSelection
 from cudnn_resolve.operations.package_set import Subject, subject_of_file
-from cudnn_resolve.operations.smallest_change import Edit, edit
+from cudnn_resolve.operations.smallest_change import edit
 from cudnn_resolve.requirement.machine import machine_of
 from tests.functional.interpreters import uv
 
@@ -300,7 +300,7 @@ def test_conda_lock(tmp_path: Path, tools: Callable[[str], Path]) -> None:
 
 def remedy(kind: str, path: Path, pins: Mapping[str, str], *, held: bool) -> Remedy:
     subject = Subject(name=str(path), kind=kind, packages=dict.fromkeys(pins, "0"), requires={}, lines={})
-    return edit(Edit(subject=subject, pins=pins, held=held))
+    return edit(subject, pins, held=held)
 
 
 def shell(one: Remedy, bin_: Path, cwd: Path, *more: str) -> None:

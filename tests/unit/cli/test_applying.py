@@ -36,9 +36,8 @@ def test_without_a_gpu_nothing_is_tested(facts: Facts) -> None:
 def test_with_a_gpu_the_stack_is_seen_at_work(monkeypatch: pytest.MonkeyPatch, status: str, said: tuple[str, ...]) -> None:
     asked = []
 
-    def validation_of(wish: object, facts: Facts, listener: object) -> Validation:
+    def validation_of(wish: object, facts: Facts, *_: object) -> Validation:
         asked.append((wish, facts))
-        del listener
         return Validation(checks=(Check(id="torch/conv2d", status=status, detail="no kernel image"),))  # type: ignore[arg-type]
 
     monkeypatch.setattr(validate, "validation_of", validation_of)

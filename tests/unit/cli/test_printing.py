@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve import api
-from cudnn_resolve.cli import apply
+from cudnn_resolve.cli import apply, matrix
 from cudnn_resolve.cli.arguments import Output
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import emit, say, style_of, width_of
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.operations.matrix import LiveReport, MatrixCheckResult
 from cudnn_resolve.report.text import UNBROKEN
 
 
@@ -34,6 +35,19 @@ def test_a_result_goes_to_the_file_that_was_named(tmp_path: Path, capsys: pytest
     emit("y\n", Output(output=str(path), quiet=1))
     assert path.read_text() == "y\n"
     assert capsys.readouterr() == ("", "")
+
+
+def test_both_parts_of_a_check_of_the_tables_go_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = MatrixCheckResult(faults=(), tables=("matrices",), live=LiveReport(rows=3, faults=(), unread=()))
+    monkeypatch.setattr(api, "check_matrix", lambda *_: checked)
+    parser = Parser(prog="x", description="")
+    matrix.add_arguments(parser)
+
+    assert matrix.run(parser.parse(["check", "--live", "-o", str(tmp_path / "out")])) == 0
+    assert (tmp_path / "out").read_text().splitlines() == [
+        "matrices: all rows are well-formed and all rules hold",
+        "3 rows compared with the index: all match",
+    ]
 
 
 def parsed(*words: str) -> argparse.Namespace:

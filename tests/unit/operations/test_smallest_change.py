@@ -6,7 +6,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.operations.package_set import LIVE, Subject
-from cudnn_resolve.operations.smallest_change import Edit, edit
+from cudnn_resolve.operations.smallest_change import edit
 from cudnn_resolve.resolution.release import version_within
 
 CUDNN, NUMPY = {"nvidia-cudnn-cu12": "==9.3.0.75"}, {"numpy": "<2"}
@@ -22,7 +22,7 @@ def subject(kind: str, lines: dict[str, int] | None = None, conda: frozenset[str
 @pytest.mark.parametrize(("lines", "said"), [({"a": 2}, "in line 2 of t.txt: "), ({"a": 2, "b": 5}, "in lines 2, 5 of t.txt: ")])
 def test_the_lines_of_an_edit(lines: dict[str, int], said: str) -> None:
     of = Subject(name="t.txt", kind="requirements file", packages={}, requires={}, lines=lines)
-    assert edit(Edit(subject=of, pins=dict.fromkeys(lines, "==1"))).text.startswith(said)
+    assert edit(of, dict.fromkeys(lines, "==1")).text.startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_the_lines_of_an_edit(lines: dict[str, int], said: str) -> None:
     ],
 )
 def test_what_wheels_declare_otherwise(kind: str, said: str, command: str | None) -> None:
-    found = edit(Edit(subject=subject(kind), pins=CUDNN, held=True))
+    found = edit(subject(kind), CUDNN, held=True)
     assert found.text.startswith(said)
     assert found.command == command
 
 
 def test_what_is_not_there_is_added_beside_the_override() -> None:
     pins = {**CUDNN, "nvidia-cufft-cu12": "==11.3.3.83"}
-    found = edit(Edit(subject=subject("uv.lock"), pins=pins, held=True))
+    found = edit(subject("uv.lock"), pins, held=True)
     assert found.text.endswith("['nvidia-cudnn-cu12==9.3.0.75', 'nvidia-cufft-cu12==11.3.3.83']")
     assert found.command == "uv add nvidia-cufft-cu12==11.3.3.83"
 
@@ -72,7 +72,7 @@ def test_what_is_not_there_is_added_beside_the_override() -> None:
     ],
 )
 def test_what_no_wheel_excludes(kind: str, command: str | None) -> None:
-    found = edit(Edit(subject=subject(kind), pins=NUMPY))
+    found = edit(subject(kind), NUMPY)
     assert found.command == command
     assert "numpy<2" in found.text
 
@@ -87,7 +87,7 @@ def test_what_no_wheel_excludes(kind: str, command: str | None) -> None:
     ],
 )
 def test_what_conda_installs(kind: str, said: str, command: str) -> None:
-    found = edit(Edit(subject=subject(kind, conda=frozenset({"numpy", "torch"}), lines={"numpy": 7}), pins=NUMPY))
+    found = edit(subject(kind, conda=frozenset({"numpy", "torch"}), lines={"numpy": 7}), NUMPY)
     assert (found.text, found.command) == (said, command)
 
 

@@ -10,7 +10,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import digest
 from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import plain
-from cudnn_resolve.operations.matrix import SCHEMA, everything, shown
+from cudnn_resolve.operations.matrix import everything, shown
 from cudnn_resolve.report import matrix, matrix_stack
 from cudnn_resolve.report.text import Page, Style
 from cudnn_resolve.requirement.target import version_filter
@@ -164,7 +164,7 @@ def test_an_empty_book_can_be_listed() -> None:
 def test_values() -> None:
     found = shown(WORLD_BOOK, digest(WORLD_BOOK, "alpha", version_filter("2"))).to_json()
     json.dumps(found)
-    assert found["schema"] == SCHEMA
+    assert found["schema"] == "cudnn-resolve/matrix/1"
     assert [one["wheel_version"] for one in found["builds"]] == ["2.0", "2.0+cu118", "2.0"]
     assert found["builds"][0]["driver_min"] == {"minor": "525.60.13", "strict": "550.54.14"}
     assert found["builds"][2]["driver_min"] == {"minor": None, "strict": None}

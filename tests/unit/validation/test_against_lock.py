@@ -13,7 +13,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Environment, Framework, LockedRequest, Stack, Tool
-from cudnn_resolve.operations.validate import ExpectedLock, pinned_by_lock, read_plan
+from cudnn_resolve.operations.validate import pinned_by_lock, read_plan
 from cudnn_resolve.validation.against_lock import PinnedEnvironment, judge_against, with_preload_hint
 from cudnn_resolve.validation.model import Check
 from tests.lock_maker import entry, lock_with
@@ -105,7 +105,7 @@ def test_a_wheel_of_a_lock_may_bring_a_cudnn_of_its_own(variant: str, needs: tup
     torch = entry("torch", "2.5.1+cu121", dependencies=[{"name": one} for one in needs])
     lock = lock_with(torch, tool=Tool(request=LockedRequest(), python="3.11", matrix=None, stacks=(stack,)))
 
-    pinned = pinned_by_lock(ExpectedLock(path="x", lock=lock, record=False), Facts())
+    pinned = pinned_by_lock(lock, "x", Facts(), open_book())
 
     assert judged(pinned, with_packages())["lock/torch"].status == status
 
@@ -204,7 +204,7 @@ def test_a_preload_that_is_missing_is_named_with_what_sets_it_up(source: str) ->
     step = Environment(kind="preload", value="onnxruntime", why="it does not look into NVIDIA's wheels")
     if source == "lock":
         tool = Tool(request=LockedRequest(), python="3.11", matrix=None, stacks=(Stack(platform="linux_x86_64", environment=(step,)),))
-        pinned = pinned_by_lock(ExpectedLock(path="my lock.toml", lock=lock_with(tool=tool), record=False), facts())
+        pinned = pinned_by_lock(lock_with(tool=tool), "my lock.toml", facts(), open_book())
         command = ": `cudnn-resolve apply 'my lock.toml'` sets it up"
     else:
         pinned = planned(plan(environment=[{"kind": "preload", "value": "onnxruntime", "why": "x"}]))
