@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,8 +30,10 @@ _MOST_OLDER_BYTES = 64 << 20
 """The same for each older undo: environments that share their files with uv's cache take next to nothing."""
 _STORE = ".cudnn-resolve-saved"
 _MARK = "at-work"
-_MARK_BYTES = 1 << 20
+_RECORD_BYTES = 1 << 20
 _FETCH_AGAIN = ("interrupted", "index-unavailable")
+
+T = TypeVar("T")
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -182,16 +184,13 @@ class Journals:
 
         A power failure may lose the mark, which is right: nobody is at work then.
         """
-        self._make_folder()
         mark = Mark(pid=own_pid(), at=clock.moment(), after=self.newest(), words=tuple(words), folder=disk.folder_here())
-        disk.write_whole(f"{self.folder}/{_MARK}", json.dumps(msgspec.structs.asdict(mark)).encode(), synced=False)
+        self.write_record(_MARK, mark, synced=False)
 
     def marked(self) -> Mark | None:
         """Return the at-work mark, an empty one if it is unreadable, None without one; WorldError if anybody could have written it."""
-        self._refuse_foreign()
-        raw = disk.content(f"{self.folder}/{_MARK}", _MARK_BYTES)
         try:
-            return None if raw is None else msgspec.convert(json.loads(raw), Mark)
+            return self.read_record(_MARK, Mark)
         except (ValueError, RecursionError):
             return Mark(pid=0, at="")
 
@@ -199,6 +198,17 @@ class Journals:
         """Remove the at-work mark."""
         if disk.kind(f"{self.folder}/{_MARK}") == "file":  # a read-only disk refuses to remove even a missing file
             disk.remove(f"{self.folder}/{_MARK}")
+
+    def write_record(self, name: str, record: Struct, *, synced: bool = True) -> None:
+        """Write a record next to the journals, in JSON that also holds paths which are not UTF-8."""
+        self._make_folder()
+        disk.write_whole(f"{self.folder}/{name}", json.dumps(msgspec.structs.asdict(record)).encode(), synced=synced)
+
+    def read_record(self, name: str, form: type[T]) -> T | None:
+        """Return a record, None without one; raises ValueError or RecursionError if it is unreadable, WorldError as `all`."""
+        self._refuse_foreign()
+        raw = disk.content(f"{self.folder}/{name}", _RECORD_BYTES)
+        return None if raw is None else msgspec.convert(json.loads(raw), form)
 
     def can_undo(self, past: PastApply) -> bool:
         """Return whether a journal is committed and its saved files still exist."""

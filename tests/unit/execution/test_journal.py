@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution import creation
 from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.journal import FILE, STAGING, Journal, check_inside, read_journal
 from cudnn_resolve.execution.journal_store import KEPT_JOURNALS, Journals
@@ -208,3 +210,19 @@ def test_what_was_fetched_for_a_journal_that_a_power_failure_took_along_goes(tmp
 
     assert [one.name for one in lost.iterdir()] == ["saved"]
     assert list(begun.iterdir()), "the newest one may be at work"
+
+
+def test_an_environment_may_lie_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    prefix = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    os.mkdir(prefix)
+    journals = Journals(Environment(python="", version="", prefix=prefix, scheme={}), str(tmp_path / "state"))
+
+    creation.begin(journals, ("--env", prefix), None, (prefix,))
+
+    record = creation.creation_of(journals)
+    assert record is not None
+    assert (record.words, record.folders, record.by) == (("--env", prefix), (prefix,), None)
+    creation.finish(journals, 1)
+    finished = creation.creation_of(journals)
+    assert finished is not None
+    assert finished.by == 1
