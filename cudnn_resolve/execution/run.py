@@ -34,6 +34,7 @@ from cudnn_resolve.execution.system_packages import change_system, prepare_syste
 from cudnn_resolve.execution.uv_staging import UV_LOCK, install_staged, move_staged
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
+from cudnn_resolve.host.child import payload_text
 from cudnn_resolve.host.installed_files import RECORD_BYTES
 from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 
@@ -165,8 +166,7 @@ def _prepare(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes |
 
 def _write_recovery_program(journal: Journal, work: Work) -> None:
     """Write the program that puts everything back without this one, and show its command, before anything changes."""
-    source = work.host.read_text(os.path.join(os.path.dirname(__file__), "payload_recover.py")) or ""
-    disk.write_whole(f"{journal.folder}/{RECOVER}", source.encode())
+    disk.write_whole(f"{journal.folder}/{RECOVER}", payload_text("execution/payload_recover.py").encode())
     work.listener.note(f"  if interrupted: `python3 {journal.folder}/{RECOVER}` puts the environment back")
 
 
