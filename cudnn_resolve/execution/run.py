@@ -40,7 +40,6 @@ from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interr
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.installable_wheel import Wheel
     from cudnn_resolve.execution.installer import Installer
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.task import Task, Work
@@ -112,11 +111,6 @@ class _Preparation(Struct, frozen=True, kw_only=True):
     """Bytes that they will take there."""
     notes: tuple[str, ...]
 
-    @property
-    def wheels(self) -> tuple[Wheel, ...]:
-        """Wheels for the environment and its separate folder."""
-        return (*self.supply.wheels, *self.supply.folder_wheels)
-
 
 def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | None], installer: Installer | None) -> Execution:
     """Fetch everything, make the change, inspect the result, and commit."""
@@ -150,7 +144,7 @@ def _prepare(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes |
     supply = get_supply(task, work, journal, installer)
     installed = installed_packages(work.host, work.environment)
     check_removals(task, installed)
-    wheels = (*supply.wheels, *supply.folder_wheels)
+    wheels = supply.all_wheels
     if supply.folder_wheels:  # new wheels replace all that the folder holds
         own = {**folder_files(work.environment), **own}
     exchange = plan_exchange(wheels, task.remove, own, installed, work.host, work.environment)
@@ -245,7 +239,7 @@ def _installed_record(prepared: _Preparation, work: Work) -> dict[str, Any]:
     expected = {*prepared.exchange.add, *prepared.exchange.save}
     extra: list[str] = []
     records: dict[str, str] = {}
-    for wheel in prepared.wheels:
+    for wheel in prepared.supply.all_wheels:
         record = f"{wheel.info}/RECORD"
         if disk.kind(record) == "file":
             records[wheel.name] = disk.digest(record, "sha256")
@@ -256,7 +250,7 @@ def _installed_record(prepared: _Preparation, work: Work) -> dict[str, Any]:
             for path in record_paths(work.host.read_text(record, RECORD_BYTES) or "", os.path.dirname(wheel.info))
             if path not in expected and not path.endswith(".pyc") and work.environment.holds(path)
         ]
-    return {"extra": extra, "records": records, "infos": {wheel.name: wheel.info for wheel in prepared.wheels}}
+    return {"extra": extra, "records": records, "infos": {wheel.name: wheel.info for wheel in prepared.supply.all_wheels}}
 
 
 def _verify(task: Task, work: Work, journal: Journal, prepared: _Preparation) -> None:

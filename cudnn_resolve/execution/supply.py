@@ -40,26 +40,30 @@ class Supply(Struct, frozen=True, kw_only=True):
     """The wheels of a task, fetched and verified."""
 
     wheels: tuple[Wheel, ...]
-    is_staged: bool
-    """True if uv unpacked them into the journal's folder."""
-    can_move: bool
-    """True if the staged files can be moved into the environment as they are."""
     folder_wheels: tuple[Wheel, ...] = ()
     """Library wheels for the separate folder; their names say so."""
+    can_move: bool = False
+    """True if the staged files can be moved into the environment as they are."""
     sync: Later[None] | None = None
     """Sync of the staged files to the disk, begun early so that the one at the end takes less time."""
+
+    @property
+    def all_wheels(self) -> tuple[Wheel, ...]:
+        """Wheels for the environment and its separate folder."""
+        return (*self.wheels, *self.folder_wheels)
+
+    @property
+    def is_staged(self) -> bool:
+        """True if uv unpacked the wheels into the journal's folder."""
+        return self.sync is not None
 
 
 def get_supply(task: Task, work: Work, journal: Journal, installer: Installer | None) -> Supply:
     """Fetch and verify every wheel of a task; raises WorldError if one cannot be had or is refused."""
     folder_wheels = _folder_wheels(task, work, journal)
     staged = _stage(task, work, journal) if installer == "uv" else None
-    if staged is None:
-        wheels = _fetch_all(task.install, work, journal, work.environment)
-        return Supply(wheels=wheels, is_staged=False, can_move=False, folder_wheels=folder_wheels)
-    wheels, sync = staged
-    is_movable = can_move(journal.folder, work.environment)
-    return Supply(wheels=wheels, is_staged=True, can_move=is_movable, folder_wheels=folder_wheels, sync=sync)
+    supply = staged or Supply(wheels=_fetch_all(task.install, work, journal, work.environment))
+    return replace(supply, folder_wheels=folder_wheels)
 
 
 def _folder_wheels(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
@@ -70,8 +74,8 @@ def _folder_wheels(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...
     return tuple(replace(wheel, name=f"{wheel.name} in {FOLDER}", paths=(*wheel.paths, lock)) for wheel in wheels)
 
 
-def _stage(task: Task, work: Work, journal: Journal) -> tuple[tuple[Wheel, ...], Later[None]] | None:
-    """The packages as uv fetched and verified them, and their sync to the disk; None if we must fetch them ourselves.
+def _stage(task: Task, work: Work, journal: Journal) -> Supply | None:
+    """The packages as uv fetched and verified them; None if we must fetch them ourselves.
 
     An older uv writes scripts wherever a wheel says, so its wheels are inspected before. Files that a safe uv fetches are inspected where
     it unpacked them, which costs no request.
@@ -90,19 +94,19 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[tuple[Wheel, ...],
         return None
     sync = Later(lambda: disk.sync_file_systems((journal.folder,)))
     staging = f"{journal.folder}/{STAGING}"
-    needs_room = not can_move(journal.folder, environment)  # what cannot be moved takes space in the environment, too
+    is_movable = can_move(journal.folder, environment)  # what cannot be moved takes space in the environment, too
     if contents is None:
         wheels = check_staged(wheels, staging, environment)
-        if needs_room:
+        if not is_movable:
             size = sum(disk.size_of(f"{staging}{path[len(environment.prefix) :]}") for path in wheels[0].paths)
             wheels = (replace(wheels[0], unpacked=size), *wheels[1:])
     else:
         wheels = tuple(
-            replace(wheel, unpacked=found.unpacked if needs_room else 0, sums=sums_of(found, wheel.name, environment))
+            replace(wheel, unpacked=0 if is_movable else found.unpacked, sums=sums_of(found, wheel.name, environment))
             for wheel, found in zip(wheels, contents, strict=True)
         )
     journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
-    return wheels, sync
+    return Supply(wheels=wheels, can_move=is_movable, sync=sync)
 
 
 def _contents(task: Task, members: Callable[[File], Contents | None]) -> list[Contents] | None:
