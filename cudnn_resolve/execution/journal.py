@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.payload_recover import next_sum, read_records, state_of
+from cudnn_resolve.execution.payload_recover import is_another, next_sum, read_records, state_of
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import deferred_signals
 
@@ -48,6 +48,23 @@ OPEN = ("begun", "changing", "reverting")
 T = TypeVar("T")
 
 
+class Begin(Struct, frozen=True):
+    """The `begin` record: the environment and the request."""
+
+    prefix: str = ""
+    device: int | None = None
+    """Number of the environment's file system."""
+    install: tuple[tuple[str, str, str | None], ...] = ()
+    """Name, new and old version of each package to install."""
+    remove: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """Command-line words that request the same `apply`."""
+    folder: str = "."
+    """Working directory of that command."""
+    at: str = ""
+
+
 class InstalledRecord(Struct, frozen=True):
     """The `installed` record: packages that an installer wrote."""
 
@@ -67,9 +84,14 @@ class PastApply(Struct, frozen=True, kw_only=True):
     records: tuple[Mapping[str, Any], ...]
 
     @property
-    def begin(self) -> Mapping[str, Any]:
+    def begin(self) -> Begin:
         """The first record."""
-        return self.records[0]
+        return msgspec.convert(self.records[0], Begin)
+
+    @property
+    def is_of_another(self) -> bool:
+        """True if the environment was made again since, so that the saved files do not belong to it."""
+        return is_another(self.records[0])
 
     def last(self, kind: str) -> Mapping[str, Any] | None:
         """Return the newest record of a kind; None if there is none."""
@@ -171,21 +193,10 @@ def read_journal(folder: str) -> PastApply | None:
     if first.get("kind") != "begin" or first.get("schema") != SCHEMA or not isinstance(first.get("id"), int):
         raise tampered(folder, "its first record is not one of this program")
     try:
-        msgspec.convert(first, _BeginRecord)
+        msgspec.convert(first, Begin)
     except msgspec.ValidationError:
         raise tampered(folder, "its first record is not readable") from None
     return PastApply(folder=folder, id=first["id"], state=state_of(records), records=tuple(records))
-
-
-class _BeginRecord(Struct, frozen=True):
-    """Fields of the first record that are shown to the user or used again."""
-
-    install: tuple[tuple[str, str, str | None], ...] = ()
-    words: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-    folder: str = "."
-    at: str = ""
 
 
 def _content(folder: str) -> bytes:

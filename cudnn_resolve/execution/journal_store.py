@@ -72,7 +72,7 @@ class Journals:
         for number, folder in _numbered(self.folder):
             past = self._read(folder)
             if past is not None:
-                if past.id != number or past.begin.get("prefix") != self.environment.prefix:
+                if past.id != number or past.begin.prefix != self.environment.prefix:
                     raise tampered(past.folder, "it belongs to another environment")
                 journals.append(past)
         return tuple(journals)
@@ -279,7 +279,7 @@ def _holding(folder: str) -> Holding | None:
                 journals.append(past)
     if not journals:
         return None
-    prefix = str(journals[-1].begin.get("prefix"))
+    prefix = journals[-1].begin.prefix
     stores = []
     for past in journals:
         beside = _store_beside(prefix.rstrip("/"), os.path.basename(folder), past.id)
@@ -292,7 +292,7 @@ def _holding(folder: str) -> Holding | None:
         stores=tuple(stores),
         bytes=sum(map(disk.own_bytes, (folder, *stores))),
         is_gone=is_gone,
-        is_lost=is_gone and journals[-1].begin.get("device") == disk.device_of(prefix),
+        is_lost=is_gone and journals[-1].begin.device == disk.device_of(prefix),
         is_open=any(past.is_open for past in journals),
     )
 

@@ -312,7 +312,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)
-        if payload_recover.is_another(past.begin):
+        if past.is_of_another:
             prefix = work.environment.prefix
             return _stranded(trouble, journal.id, f"{prefix} was moved or made again; move it back, then undo this apply")
         work.listener.begin("putting everything back")

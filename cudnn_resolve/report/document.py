@@ -278,12 +278,12 @@ def history(applies: Sequence[PastApply], undoable: Sequence[int], *, is_running
     return tuple(
         PastDocument(
             id=past.id,
-            at=str(past.begin.get("at", "")),
+            at=past.begin.at,
             state="at work" if is_running and past is applies[-1] and past.state in OPEN else _past_state(past),
-            targets=tuple(past.begin.get("targets", [])),
+            targets=past.begin.targets,
             changes=(
-                *(_past_change(*row) for row in past.begin.get("install", [])),
-                *(f"- {name}" for name in past.begin.get("remove", [])),
+                *(_past_change(*row) for row in past.begin.install),
+                *(f"- {name}" for name in past.begin.remove),
                 *(f"{_past_change(*row)} (apt)" for row in _past_system_changes(past)),
             ),
             can_undo=past.id in undoable,
