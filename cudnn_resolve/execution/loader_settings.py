@@ -85,7 +85,7 @@ def _merged(frameworks: Iterable[str], existing: Iterable[str], requested: set[s
 
 def preload_differences(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
     """Run the preload in a child process, and describe a cuDNN that differs from the planned one."""
-    versions = {wheel.version for wheel in task.folder_wheels} or set((task.cudnn or {}).values())
+    versions = {wheel.version for wheel in task.folder_wheels} or set(task.cudnn.values())
     modules = [IMPORT_NAMES.get(name, name) for name in (*task.folder_frameworks[:1], *task.preload[:1])]
     if not modules or len(versions) != 1:
         return ()

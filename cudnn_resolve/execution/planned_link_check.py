@@ -50,7 +50,7 @@ def check_links(task: Task, work: Work, journal: Journal, wheels: Sequence[Wheel
     installed = installed_site(work.host, work.environment.packages, system, open_book(()))
     broken_before = {(link.package, link.name, link.version) for link in broken_links(installed)}
     broken = [link for link in broken if (link.package, link.name, link.version) not in broken_before]
-    ours = {*(task.pinned or {}), *(wheel.name for wheel in wheels)}
+    ours = {*task.pinned, *(wheel.name for wheel in wheels)}
     fatal = [link for link in broken if link.severity == "error" and link.package in ours]
     if fatal and not work.force:
         raise _link_error(fatal, planned)

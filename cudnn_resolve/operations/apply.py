@@ -412,7 +412,6 @@ def locked(environment: Environment, request: ApplyRequest, interaction: Interac
             _mark(journals, environment, request.words)
         yield Work(
             host=LinuxHost(),
-            environment=environment,
             journals=journals,
             hold=handle,
             listener=interaction.listener,

@@ -432,7 +432,7 @@ def test_a_second_cudnn_comes_into_its_folder_and_goes_with_an_undo_or_with_who_
 
 
 def test_a_preload_alone_needs_no_installer(world: ApplyWorld, work: Work) -> None:
-    bare = replace(work, installer="auto", environment=replace(work.environment, uv=None, pip=None))
+    bare = replace(work, installer="auto", journals=Journals(replace(work.environment, uv=None, pip=None)))
     task = replace(world.task(work.environment), install=(), remove=(), cudnn={})
 
     done = carry_out(task, bare)

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Task, Work, check_task
@@ -311,7 +312,7 @@ def test_an_older_uv_fetches_only_what_was_asked_for_what_is_in_it(world: ApplyW
     uv = tmp_path / "uv"
     uv.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}" || exec {work.environment.uv} "$@"\n')
     uv.chmod(0o755)
-    old = replace(work, environment=replace(work.environment, uv=str(uv)), members=unasked, online=True)
+    old = replace(work, journals=Journals(replace(work.environment, uv=str(uv))), members=unasked, online=True)
     with IndexServer() as index, pytest.raises(AssertionError, match="is asked for"):
         carry_out(served(index, world.task(work.environment)), old)
 
