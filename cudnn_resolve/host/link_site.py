@@ -122,7 +122,7 @@ def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) ->
     """
     if name.startswith("nvidia-"):
         with Archive(path) as archive:
-            members = [member.name for member in archive.members() if LIBRARY.search(member.name)]
+            members = [name for name in archive.contents().names if LIBRARY.search(name)]
         found = tuple((member, Elf(arch=arch, bits=64, soname=member.rpartition("/")[2])) for member in members)
     else:
         try:
