@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from cudnn_resolve.host.disk import refusal
+from cudnn_resolve.host.disk import refusal, refused
 from cudnn_resolve.host.interrupt import deferred_signals, ignored_signals, unblock_signals
 
 TAIL_LINES = 40
@@ -72,11 +72,9 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
     that is killed leaves packages half configured; an interrupt then waits for it.
     """
     began = time.monotonic()
-    try:
+    with refused(tooling.log):
         log = open(tooling.log, "ab", buffering=0)  # noqa: SIM115 - closed below, once the tool has ended
         log.write(f"$ {' '.join(argv)}\n".encode("utf-8", "replace"))
-    except OSError as error:
-        raise refusal(error, tooling.log) from None
     with log:
         prepare = unblock_signals if outlives else _dying_with(os.getpid())
         process: subprocess.Popen[bytes] | None = None
