@@ -129,12 +129,10 @@ class Journals:
         prefix = self.environment.prefix.rstrip("/")
         return (f"{self.folder}/{number:06d}/saved", _store_beside(prefix, self._key, number), f"{prefix}/{_STORE}/{number:06d}")
 
-    def drop_store(self, path: str) -> None:
-        """Remove a folder of saved files, and its parent if that is ours and then empty."""
-        disk.remove_tree(path)
-        parent = os.path.dirname(path)
-        if os.path.basename(parent).startswith(_STORE):
-            disk.remove_empty(parent)
+    def _saved_files(self, past: PastApply) -> str | None:
+        """Folder of the files that a journal saved; None if it is gone, or not one of ours."""
+        store = str((past.last("files") or {}).get("store"))
+        return store if self.is_store(store, past.id) and disk.kind(store) == "folder" else None
 
     def prune(self) -> None:
         """Remove wheels, packages and saved files that nothing can use any more, and the oldest journals."""
@@ -148,21 +146,16 @@ class Journals:
         for past in journals:
             if past.is_open:
                 continue
-            spent = past.state != "committed" or past in committed[:-_KEPT_UNDOS]
+            is_spent = past.state != "committed" or past in committed[:-_KEPT_UNDOS]
+            is_reused = past is journals[-1] and (was_stopped(past) or keeps_fetched(past))
+            for name in (STAGING, ARRIVING_DEBS, *((LEAVING_DEBS,) if is_spent else ()), *(() if is_reused else (WHEELS,))):
+                disk.remove_tree(f"{past.folder}/{name}")
+            store = self._saved_files(past)
             most_saved = MOST_SAVED_BYTES if past in committed[-1:] else _MOST_OLDER_BYTES
-            reused = past is journals[-1] and (was_stopped(past) or keeps_fetched(past))
-            self._prune_one(past, spent=spent, reused=reused, most_saved=most_saved)
-            if spent and past not in journals[-KEPT_JOURNALS:]:
+            if store is not None and (is_spent or disk.own_bytes(store) > most_saved):
+                _drop_store(store)
+            if is_spent and past not in journals[-KEPT_JOURNALS:]:
                 disk.remove_tree(past.folder)
-
-    def _prune_one(self, past: PastApply, *, spent: bool, reused: bool, most_saved: int) -> None:
-        """Remove what a journal no longer needs; `spent` if it cannot be undone, `reused` if the next `apply` takes its wheels."""
-        obsolete = (STAGING, ARRIVING_DEBS, *((LEAVING_DEBS,) if spent else ()), *(() if reused else (WHEELS,)))
-        for name in obsolete:
-            disk.remove_tree(f"{past.folder}/{name}")
-        store = (past.last("files") or {}).get("store")
-        if self.is_store(store, past.id) and disk.kind(str(store)) == "folder" and (spent or disk.own_bytes(str(store)) > most_saved):
-            self.drop_store(str(store))
 
     def tidy(self, *, ended: bool = True) -> tuple[str, ...]:
         """Remove what is not needed any more; a failure is returned as a note, because the `apply` itself succeeded.
@@ -213,9 +206,7 @@ class Journals:
     def can_undo(self, past: PastApply) -> bool:
         """Return whether a journal is committed and its saved files still exist."""
         files = past.last("files")
-        return past.state == "committed" and (
-            files is None or not files.get("save") or (self.is_store(files.get("store"), past.id) and disk.kind(files["store"]) == "folder")
-        )
+        return past.state == "committed" and (files is None or not files.get("save") or self._saved_files(past) is not None)
 
 
 def _numbered(folder: str) -> Iterator[tuple[int, str]]:
@@ -226,6 +217,14 @@ def _numbered(folder: str) -> Iterator[tuple[int, str]]:
 def _store_beside(prefix: str, key: str, number: int) -> str:
     """Folder for saved files next to an environment."""
     return f"{os.path.dirname(prefix)}/{_STORE}-{key}/{number:06d}"
+
+
+def _drop_store(path: str) -> None:
+    """Remove a folder of saved files, and its parent if that is ours and then empty."""
+    disk.remove_tree(path)
+    parent = os.path.dirname(path)
+    if os.path.basename(parent).startswith(_STORE):
+        disk.remove_empty(parent)
 
 
 def was_stopped(past: PastApply) -> bool:
@@ -300,8 +299,7 @@ def _holding(folder: str) -> Holding | None:
 def free(holding: Holding) -> None:
     """Remove everything that is kept for an environment; raises WorldError if that fails."""
     for store in holding.stores:
-        disk.remove_tree(store)
-        disk.remove_empty(os.path.dirname(store))
+        _drop_store(store)
     disk.remove_tree(holding.folder)
 
 
