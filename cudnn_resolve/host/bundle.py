@@ -41,12 +41,12 @@ _MOST_TRIES = 10
 Progress = Callable[[int], None]
 
 
-class ListedFile(Struct, frozen=True, kw_only=True):
-    """A file that a bundle lists."""
+class BundledFile(Struct, frozen=True, kw_only=True):
+    """A file in a bundle."""
 
     name: str
     sha256: str
-    size: int
+    bytes: int
 
 
 def is_bundle(path: str) -> bool:
@@ -100,32 +100,32 @@ def damaged(where: str, why: str) -> InputError:
     return InputError(f"the bundle is damaged: {why}", code="bundle-damaged", context=where, hint=hint)
 
 
-def files_of(folder: str, sums: Mapping[str, str]) -> tuple[ListedFile, ...]:
+def files_of(folder: str, sums: Mapping[str, str]) -> tuple[BundledFile, ...]:
     """The listed files with their sizes; raise InputError if one is missing, or is not a regular file."""
     for name in sums:
         subfolder = name.rpartition("/")[0]
         kind = disk.kind(f"{folder}/{name}")
         if kind != "file" or (subfolder and disk.kind(f"{folder}/{subfolder}") != "folder"):
             raise damaged(folder, f"{name} is {'missing' if kind is None else 'not a regular file'}")
-    return tuple(ListedFile(name=name, sha256=digest, size=disk.size_of(f"{folder}/{name}")) for name, digest in sorted(sums.items()))
+    return tuple(BundledFile(name=name, sha256=digest, bytes=disk.size_of(f"{folder}/{name}")) for name, digest in sorted(sums.items()))
 
 
-def verify(folder: str, files: Iterable[ListedFile], progress: Progress | None = None) -> None:
+def verify(folder: str, files: Iterable[BundledFile], progress: Progress | None = None) -> None:
     """Read every file; raise InputError that names those with another digest."""
 
-    def is_changed(file: ListedFile) -> bool:
+    def is_changed(file: BundledFile) -> bool:
         return disk.digest(f"{folder}/{file.name}", "sha256", progress) != file.sha256
 
     from concurrent.futures import ThreadPoolExecutor
 
-    largest_first = sorted(files, key=lambda file: -file.size)
+    largest_first = sorted(files, key=lambda file: -file.bytes)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
         changed = [file.name for file, is_bad in zip(largest_first, threads.map(is_changed, largest_first), strict=True) if is_bad]
     if changed:
         raise damaged(folder, f"{first_few(sorted(changed), 4)} {'does' if len(changed) == 1 else 'do'} not match {SUMS}")
 
 
-def verify_touched(folder: str, files: Sequence[ListedFile], progress: Progress | None = None) -> None:
+def verify_touched(folder: str, files: Sequence[BundledFile], progress: Progress | None = None) -> None:
     """As `verify`, but skip the reading if an earlier run of this user found every file as listed and none was written to since.
 
     Every write changes a file's ctime, which no program can set if the file system is known to keep one. A file that changed moments ago
@@ -165,7 +165,7 @@ def _file_system(folder: str) -> str:
     return file_system
 
 
-def _state(folder: str, files: Iterable[ListedFile]) -> bytes:
+def _state(folder: str, files: Iterable[BundledFile]) -> bytes:
     """Text that changes with the files and with what is listed of them."""
     return "".join(f"{file.sha256} {file.name} {disk.state_of(f'{folder}/{file.name}')}\n" for file in files).encode()
 

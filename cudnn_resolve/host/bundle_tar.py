@@ -15,7 +15,7 @@ from typing import IO
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.bundle import LARGEST_LIST, SUMS, TEMPORARY_PREFIX, ListedFile, Progress, damaged, files_of, parse_list, read_sums
+from cudnn_resolve.host.bundle import LARGEST_LIST, SUMS, TEMPORARY_PREFIX, BundledFile, Progress, damaged, files_of, parse_list, read_sums
 from cudnn_resolve.host.environment_mutex import lock
 
 _CHUNK = 1 << 20
@@ -70,11 +70,11 @@ def pack(folder: str, path: str, replaced: tuple[int, ...] | None = None) -> Non
         handle, temporary = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=os.path.dirname(os.path.abspath(path)))
     try:
         with os.fdopen(handle, "wb") as out:
-            for file in (ListedFile(name=SUMS, sha256="", size=disk.size_of(f"{folder}/{SUMS}")), *files_of(folder, sums)):
-                out.write(_header(file.name, file.size))
+            for file in (BundledFile(name=SUMS, sha256="", bytes=disk.size_of(f"{folder}/{SUMS}")), *files_of(folder, sums)):
+                out.write(_header(file.name, file.bytes))
                 with open(f"{folder}/{file.name}", "rb") as stream:
                     shutil.copyfileobj(stream, out, _CHUNK)
-                out.write(bytes(-file.size % _BLOCK))
+                out.write(bytes(-file.bytes % _BLOCK))
             out.write(bytes(2 * _BLOCK))
             os.fsync(out.fileno())
         os.chmod(temporary, 0o644)

@@ -19,7 +19,7 @@ from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk, user_folders
-from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
+from cudnn_resolve.host.bundle import SUMS, WHEELS, BundledFile, bundle_of, is_bundle
 from cudnn_resolve.host.child import payload_text
 from cudnn_resolve.host.files import folder_of
 from cudnn_resolve.index.address import is_local
@@ -56,14 +56,6 @@ echo "error: no Python 3.6 or newer is on PATH" >&2
 exit 3
 """
 R = TypeVar("R", PlanRequest, ApplyRequest)
-
-
-class BundledFile(Struct, frozen=True, kw_only=True):
-    """A file in a bundle."""
-
-    name: str
-    sha256: str
-    bytes: int
 
 
 class BundleDocument(Struct, frozen=True, kw_only=True):
@@ -354,8 +346,7 @@ def _check_lock(folder: str, name: str, sums: Mapping[str, str]) -> None:
 
 def _result(path: str, folder: str, notes: Iterable[str]) -> BundleResult:
     sums = disk_bundle.read_sums(folder)
-    files = tuple(BundledFile(name=file.name, sha256=file.sha256, bytes=file.size) for file in disk_bundle.files_of(folder, sums))
-    return BundleResult(path=path, files=files, notes=tuple(notes))
+    return BundleResult(path=path, files=disk_bundle.files_of(folder, sums), notes=tuple(notes))
 
 
 # ---- what `apply` does with one
@@ -369,7 +360,7 @@ def _unpacked(path: str, listener: Listener, verify: Callable[..., None]) -> Ite
         raise InputError(f"{path} is not a bundle", code="input-missing" if disk.kind(path) is None else "bundle-invalid", hint=hint)
     if disk.is_folder(path):
         files = disk_bundle.files_of(path, disk_bundle.read_sums(path))
-        listener.begin(f"verifying {len(files)} files of {path}", sum(file.size for file in files))
+        listener.begin(f"verifying {len(files)} files of {path}", sum(file.bytes for file in files))
         try:
             verify(path, files, listener.advance)
         finally:

@@ -23,7 +23,7 @@ def test_what_was_verified_is_read_again_where_it_was_touched(tmp_path: Path, mo
     read: list[str] = []
     whole = on_disk.verify
 
-    def recorded(folder: str, files: tuple[on_disk.ListedFile, ...], progress: on_disk.Progress | None = None) -> None:
+    def recorded(folder: str, files: tuple[on_disk.BundledFile, ...], progress: on_disk.Progress | None = None) -> None:
         read.append(folder)
         whole(folder, files, progress)
 
