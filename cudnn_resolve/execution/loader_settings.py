@@ -48,8 +48,7 @@ def is_done(task: Task, work: Work) -> bool:
 
 def own_files(task: Task, work: Work) -> dict[str, bytes | None]:
     """Return the files that this program itself writes into the environment, None for those that it removes."""
-    activation = activation_change(task, work.host, work.environment, root=disk.is_root())
-    return {**preload_change(task, work.host, work.environment), **activation}
+    return {**preload_change(task, work.host, work.environment), **activation_change(task, work.host, work.environment)}
 
 
 # ---- the preload
@@ -126,10 +125,10 @@ def missing_folder_wheels(task: Task, host: Host, environment: Environment) -> t
 # ---- the activation script, for users who cannot change the linker cache
 
 
-def activation_change(task: Task, host: Host, environment: Environment, *, root: bool) -> dict[str, bytes | None]:
+def activation_change(task: Task, host: Host, environment: Environment) -> dict[str, bytes | None]:
     """Return the activation script if it is needed and not there yet."""
     path = f"{environment.scheme['scripts']}/{ACTIVATION}"
-    if not task.linker_folders or root:
+    if not task.linker_folders or disk.is_root():
         return {}
     text = activation(task.linker_folders)
     return {} if host.read_text(path) == text else {path: text.encode()}

@@ -47,7 +47,7 @@ def check_links(task: Task, work: Work, journal: Journal, wheels: Sequence[Wheel
     broken = [link for link in broken_links(planned) if not (is_of_cuda(link.name) and _is_excused(task, planned, link))]
     if not broken:
         return ()
-    installed = installed_site(work.host, work.environment.packages, system, open_book(()))
+    installed = installed_site(work.host, work.environment.packages, system, open_book())
     broken_before = {(link.package, link.name, link.version) for link in broken_links(installed)}
     broken = [link for link in broken if (link.package, link.name, link.version) not in broken_before]
     ours = {*task.pinned, *(wheel.name for wheel in wheels)}
@@ -80,12 +80,12 @@ def _planned_site(
             name = wheel.name.partition(" ")[0]
             libraries += wheel_libraries(wheel.path, name, site, system.arch, journal.folder)
             packages.setdefault(name, (wheel.version, wheel_declared(wheel.path, info)))
-    return planned_site(tuple(libraries), packages, system, open_book(()))
+    return planned_site(libraries, packages, system, open_book())
 
 
 def _explanations(links: Sequence[BrokenLink], site: Site) -> list[str]:
     """One text per package and missing library."""
-    book = open_book(())
+    book = open_book()
     texts: dict[tuple[str, str], str] = {}
     for link in links:
         texts.setdefault((link.package, link.name), explain(site, link, book)[0])

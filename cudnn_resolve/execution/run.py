@@ -116,7 +116,9 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     """Fetch everything, make the change, inspect the result, and commit."""
     prepared = _prepare(task, work, journal, own, installer)
     linker_cache = linker_cache_change(task, work.host)
-    _write_recovery_program(journal, work)
+    program = f"{journal.folder}/{RECOVER}"
+    disk.write_whole(program, payload_text("execution/payload_recover.py").encode())
+    work.listener.note(f"  if interrupted: `python3 {program}` puts the environment back")
     journal.add("files", store=prepared.store, **_files_record(prepared, work.environment))
     steps = _install_system(task, work, journal, prepared.reserve)
     if linker_cache is not None:
@@ -156,12 +158,6 @@ def _prepare(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes |
     for note in notes:
         work.listener.note(note)
     return _Preparation(supply=supply, own=own, exchange=exchange, store=store, reserve=reserve, notes=notes)
-
-
-def _write_recovery_program(journal: Journal, work: Work) -> None:
-    """Write the program that puts everything back without this one, and show its command, before anything changes."""
-    disk.write_whole(f"{journal.folder}/{RECOVER}", payload_text("execution/payload_recover.py").encode())
-    work.listener.note(f"  if interrupted: `python3 {journal.folder}/{RECOVER}` puts the environment back")
 
 
 def _files_record(prepared: _Preparation, environment: Environment) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from cudnn_resolve.execution.uv_staging import UV_LOCK, can_move, can_stage, cle
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later, gather
+from cudnn_resolve.index.address import url_of
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -60,18 +60,13 @@ class Supply(Struct, frozen=True, kw_only=True):
 
 def get_supply(task: Task, work: Work, journal: Journal, installer: Installer | None) -> Supply:
     """Fetch and verify every wheel of a task; raises WorldError if one cannot be had or is refused."""
-    folder_wheels = _folder_wheels(task, work, journal)
+    environment = folder_environment(work.environment)
+    fetched = _fetch_all(missing_folder_wheels(task, work.host, work.environment), work, journal, environment)
+    lock = f"{environment.scheme['purelib']}/{UV_LOCK}"  # uv leaves it there: the wheels own it
+    folder_wheels = tuple(replace(wheel, name=f"{wheel.name} in {FOLDER}", paths=(*wheel.paths, lock)) for wheel in fetched)
     staged = _stage(task, work, journal) if installer == "uv" else None
     supply = staged or Supply(wheels=_fetch_all(task.install, work, journal, work.environment))
     return replace(supply, folder_wheels=folder_wheels)
-
-
-def _folder_wheels(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
-    """The wheels that the separate folder lacks, which own the lock file that uv leaves there."""
-    environment = folder_environment(work.environment)
-    wheels = _fetch_all(missing_folder_wheels(task, work.host, work.environment), work, journal, environment)
-    lock = f"{environment.scheme['purelib']}/{UV_LOCK}"
-    return tuple(replace(wheel, name=f"{wheel.name} in {FOLDER}", paths=(*wheel.paths, lock)) for wheel in wheels)
 
 
 def _stage(task: Task, work: Work, journal: Journal) -> Supply | None:
@@ -166,8 +161,8 @@ def _with_file(package: PipAction, work: Work, journal: Journal) -> PipAction:
     if package.file is not None:
         return package
     path = download_by_name(package, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
-    url = f"file://{quote(path, errors='surrogateescape')}"
-    return replace(package, file=File(filename=os.path.basename(path), url=url, hashes={"sha256": disk.digest(path, "sha256")}))
+    hashes = {"sha256": disk.digest(path, "sha256")}
+    return replace(package, file=File(filename=os.path.basename(path), url=url_of(path), hashes=hashes))
 
 
 def counted(count: int, noun: str) -> str:

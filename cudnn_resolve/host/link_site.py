@@ -102,17 +102,15 @@ def installed_libraries(
 
 def installed_site(host: Host, roots: Iterable[str], system: SystemLibraries, book: Book) -> Site:
     """The environment with these folders of packages as it is installed."""
-    packages = declared(host, roots)
-    return planned_site(tuple(installed_libraries(host, roots)), packages, system, book)
+    return planned_site(installed_libraries(host, roots), declared(host, roots), system, book)
 
 
 def planned_site(
-    libraries: tuple[PackagedLibrary, ...], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries, book: Book
+    libraries: Iterable[PackagedLibrary], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries, book: Book
 ) -> Site:
     """An environment with these libraries and packages."""
-    return Site(
-        libraries=libraries, packages=packages, find=system.find, look=system.look, ahead=system.ahead, opens=opened_names(book, packages)
-    )
+    opens = opened_names(book, packages)
+    return Site(libraries=tuple(libraries), packages=packages, find=system.find, look=system.look, ahead=system.ahead, opens=opens)
 
 
 def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) -> Iterator[PackagedLibrary]:
