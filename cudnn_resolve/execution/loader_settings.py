@@ -13,7 +13,6 @@ from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.child import answer_of, payload_path
-from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.run_tool import Tooling, ToolResult, run_tool
 from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source, preloaded_names
 from cudnn_resolve.version import CudnnVersion, same_version, versions_agree
@@ -189,4 +188,4 @@ def restore_linker_cache(past: PastApply, tooling: Tooling) -> tuple[str, ...]:
 
 def _run_ldconfig(tooling: Tooling) -> ToolResult:
     path = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
-    return run_tool(("ldconfig",), tooling, env={**LinuxHost().environ, "LC_ALL": "C", "PATH": path})
+    return run_tool(("ldconfig",), tooling, env={**tooling.environ, "LC_ALL": "C", "PATH": path})

@@ -198,7 +198,7 @@ def _change_files(prepared: _Preparation, work: Work, journal: Journal, installe
 
 def _install(supply: Supply, work: Work, journal: Journal, installer: Installer) -> Iterator[Done]:
     """Install the wheels, then unpack library wheels into the separate folder, which uses and deletes the staging folder."""
-    tooling, environ = work.tooling(journal), work.host.environ
+    tooling = work.tooling(journal)
 
     def done(what: str, result: ToolResult) -> Done:
         work.listener.end()
@@ -212,18 +212,17 @@ def _install(supply: Supply, work: Work, journal: Journal, installer: Installer)
         if supply.can_move:
             result = move_staged(journal.folder, work.environment)
         elif supply.is_staged:
-            result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
+            result = install_staged(journal.folder, work.environment, tooling, managed=work.managed)
         else:
-            result = install_wheels(installer, supply.wheels, work.environment, tooling, environ, managed=work.managed)
+            result = install_wheels(installer, supply.wheels, work.environment, tooling, managed=work.managed)
         yield done(f"{count} installed with {installer}", result)
     environment = folder_environment(work.environment)
     folder = environment.scheme["purelib"]
     for wheel in supply.folder_wheels:
         name = os.path.basename(wheel.path)
         work.listener.begin(f"unpacking {name} into {folder}")
-        yield done(
-            f"{name} unpacked into {folder}", install_wheels(installer, (wheel,), environment, tooling, environ, managed=work.managed)
-        )
+        result = install_wheels(installer, (wheel,), environment, tooling, managed=work.managed)
+        yield done(f"{name} unpacked into {folder}", result)
         disk.remove(f"{folder}/{UV_LOCK}")
 
 

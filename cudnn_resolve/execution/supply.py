@@ -128,7 +128,7 @@ def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...
             work.listener.advance(sizes.get(name, 0))
 
     tooling = replace(work.tooling(journal), on_line=on_line)
-    wheels = stage(task.install, journal.folder, work.environment, tooling, work.host.environ)
+    wheels = stage(task.install, journal.folder, work.environment, tooling)
     work.listener.end()
     return wheels
 
@@ -152,7 +152,7 @@ def _fetch(package: PipAction, work: Work, journal: Journal, environment: Enviro
         return fetch(package, journal.wheels, environment, work.download, work.listener.advance)
     except WorldError as error:
         if error.code == "wheel-bad":
-            clean_cache(package.name, journal.folder, work.environment, work.tooling(journal), work.host.environ)
+            clean_cache(package.name, journal.folder, work.environment, work.tooling(journal))
         raise
 
 
@@ -160,7 +160,7 @@ def _with_file(package: PipAction, work: Work, journal: Journal) -> PipAction:
     """The package with its file, which pip finds by name if the plan has none."""
     if package.file is not None:
         return package
-    path = download_by_name(package, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
+    path = download_by_name(package, journal.wheels, work.environment, work.tooling(journal))
     hashes = {"sha256": disk.digest(path, "sha256")}
     return replace(package, file=File(filename=os.path.basename(path), url=url_of(path), hashes=hashes))
 

@@ -118,4 +118,4 @@ class Work(Struct, frozen=True, kw_only=True):
 
     def tooling(self, journal: Journal) -> Tooling:
         """Settings shared by all tools of this run."""
-        return Tooling(log=journal.log, share=(self.hold.handle,), cwd=journal.folder)
+        return Tooling(log=journal.log, share=(self.hold.handle,), environ=self.host.environ, cwd=journal.folder)

@@ -61,6 +61,8 @@ class Tooling(Struct, frozen=True, kw_only=True):
     """File to which all output is appended."""
     share: tuple[int, ...] = ()
     """File descriptors that tools inherit: the lock on the environment."""
+    environ: Mapping[str, str] = {}
+    """The user's variables, from which the environment of each tool is made."""
     cwd: str | None = None
     on_line: Callable[[str], None] | None = None
 
