@@ -166,12 +166,6 @@ class Journal:
             self._sum, self._size = checksum, self._size + len(line)
         self.has_changed = self.has_changed or kind == "change"
 
-    def read(self) -> PastApply:
-        """Return the journal as written so far."""
-        past = read_journal(self.folder)
-        assert past is not None
-        return past
-
     @classmethod
     def resume(cls, past: PastApply) -> Journal:
         """Reopen a journal; cuts off a half-written last line."""

@@ -171,17 +171,14 @@ class _CacheRecord(Struct, frozen=True):
 
 
 def restore_linker_cache(past: PastApply, tooling: Tooling) -> tuple[str, ...]:
-    """Restore the linker's configuration and cache; returns what could not be put back."""
+    """Restore the linker's configuration and cache; returns what could not be put back, raises WorldError if the disk refuses."""
     record = past.last_of("cache", _CacheRecord)
     if record is None:
         return ()
-    try:
-        if record.before is None:
-            disk.remove(_LINKER_CONFIG)
-        else:
-            disk.write_whole(_LINKER_CONFIG, record.before.encode("utf-8", "replace"))
-    except WorldError as error:
-        return (error.message,)
+    if record.before is None:
+        disk.remove(_LINKER_CONFIG)
+    else:
+        disk.write_whole(_LINKER_CONFIG, record.before.encode("utf-8", "replace"))
     result = _run_ldconfig(tooling)
     return () if result.ok else (f"ldconfig failed: {result.why()}",)
 

@@ -33,11 +33,10 @@ _MARK_COMMAND = re.compile(r"^python3 (/[^\x00-\x1f\x7f]+)/recover\.py$", re.MUL
 """Command in the mark of a half-changed environment; untrusted, since anybody who may write into the environment may change it."""
 
 
-def put_all_back(journal: Journal, work: Work, *, why: str) -> tuple[str, ...]:
+def put_all_back(past: PastApply, work: Work, *, why: str) -> tuple[str, ...]:
     """Put back everything that a journal changed; returns what could not be put back."""
+    journal = Journal.resume(past)
     journals, tooling = work.journals, work.tooling(journal)
-    past = journal.read()
-    journal = Journal.resume(past)  # a signal may have come between its write to the disk and its own state
     try:
         journal.add("revert", why=why)
     except CudnnResolveError:
@@ -47,19 +46,13 @@ def put_all_back(journal: Journal, work: Work, *, why: str) -> tuple[str, ...]:
     if not past.is_open:  # an undo: tell others, too, that the environment is half changed
         with suppress(CudnnResolveError):
             mark_environment(journals.environment, journal.folder)
-    left: tuple[str, ...]
-    try:
-        past = journal.read()
-    except CudnnResolveError as error:
-        left = (error.message,)
-    else:
-        left = (
-            *_attempt(lambda: _put_files_back(past, journals)),
-            *_attempt(lambda: restore_linker_cache(past, tooling)),
-            *_attempt(lambda: restore_system(past, work.host, tooling)),
-        )
-    # Everything is on the disk before the journal says that it was put back.
-    left = (*left, *_attempt(lambda: disk.sync_file_systems((*journals.environment.roots, journals.folder))))
+    left = (
+        *_attempt(lambda: _put_files_back(past, journals)),
+        *_attempt(lambda: restore_linker_cache(past, tooling)),
+        *_attempt(lambda: restore_system(past, work.host, tooling)),
+        # Everything is on the disk before the journal says that it was put back.
+        *_attempt(lambda: disk.sync_file_systems((*journals.environment.roots, journals.folder))),
+    )
     try:
         if left:
             journal.add("left", what=list(left)[:50])
@@ -166,7 +159,7 @@ def _describe_undo(past: PastApply, work: Work) -> Execution:
 def _put_back(past: PastApply, work: Work, why: str = "undo") -> Execution:
     _require_means(past, work)
     with ignored_signals():
-        left = put_all_back(Journal.resume(past), work, why=why)
+        left = put_all_back(past, work, why=why)
     install = past.begin.install
     return Execution(
         status="broken" if left else "undone",

@@ -290,14 +290,14 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         trouble = Trouble(message=f"interrupted ({error})", code="interrupted")
         if isinstance(error, CudnnResolveError):
             trouble = Trouble(message=error.message, code=error.code, context=error.context, hint=error.hint)
-        if journal is None or read_journal(journal.folder) is None:  # a signal or a full disk came before its first record
+        past = read_journal(journal.folder) if journal is not None else None
+        if journal is None or past is None:  # a signal or a full disk came before its first record
             if journal is not None and journal.has_changed:
                 return _stranded(trouble, journal.id, f"{journal.folder}: the journal was removed, and the saved files with it")
             work.journals.unmark()
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", trouble=trouble)
-        past = journal.read()
         log = journal.log if disk.kind(journal.log) else None
         if past.state == "begun":
             journal.add("dropped", why="index-unavailable" if isinstance(error, IndexUnavailableError) else trouble.code)
@@ -311,7 +311,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
             prefix = work.environment.prefix
             return _stranded(trouble, journal.id, f"{prefix} was moved or made again; move it back, then undo this apply")
         work.listener.begin("putting everything back")
-        left = put_all_back(journal, work, why=trouble.code)
+        left = put_all_back(past, work, why=trouble.code)
         work.listener.end()
         differences = error.differences if isinstance(error, DifferenceError) else ()
         return Execution(
