@@ -119,7 +119,7 @@ def _missing_folders(paths: Iterable[str]) -> Iterable[str]:
     return missing
 
 
-def take_away(exchange: Exchange, store: str) -> None:
+def save_leaving(exchange: Exchange, store: str) -> None:
     """Move the files that leave into the store, each named by its number, and remove the folders that this empties."""
     disk.make_folder(store, 0o700)
     for number, path in enumerate(exchange.save):

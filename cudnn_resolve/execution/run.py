@@ -13,7 +13,7 @@ from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, World
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.conditions import check_before, check_removals, check_room
-from cudnn_resolve.execution.exchange import Exchange, overlaps, plan_exchange, take_away
+from cudnn_resolve.execution.exchange import Exchange, overlaps, plan_exchange, save_leaving
 from cudnn_resolve.execution.fetch import check_known
 from cudnn_resolve.execution.installed import installed_packages, record_paths
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
@@ -68,9 +68,9 @@ def carry_out(task: Task, work: Work) -> Execution:
     except MemoryError:
         cause = out_of_memory()
     except BaseException as error:
-        _retreat_persistently(work, journal, InterruptError(type(error).__name__))
+        _roll_back_despite_signals(work, journal, InterruptError(type(error).__name__))
         raise
-    return _retreat_persistently(work, journal, cause)
+    return _roll_back_despite_signals(work, journal, cause)
 
 
 def _installer_for(task: Task, work: Work) -> Installer | None:
@@ -183,7 +183,7 @@ def _change_files(prepared: _Preparation, work: Work, journal: Journal, installe
     """Exchange the files of the environment; the journal says before each part what it is about to do."""
     journal.add("change")
     mark_environment(work.environment, journal.folder)
-    take_away(prepared.exchange, prepared.store)
+    save_leaving(prepared.exchange, prepared.store)
     journal.add("saved", count=len(prepared.exchange.save))
     steps: list[Done] = []
     if installer is not None:
@@ -274,16 +274,16 @@ class DifferenceError(WorldError):
 # ---- the way back from a failed or interrupted apply
 
 
-def _retreat_persistently(work: Work, journal: Journal | None, error: Exception) -> Execution:
-    """Retreat even if Ctrl-C is pressed again."""
+def _roll_back_despite_signals(work: Work, journal: Journal | None, error: Exception) -> Execution:
+    """Roll back even if Ctrl-C is pressed again."""
     while True:
         try:
-            return _retreat(work, journal, error)
+            return _roll_back(work, journal, error)
         except InterruptError:  # noqa: PERF203 - ends once no signal arrives before signals are held off
             continue
 
 
-def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution:
+def _roll_back(work: Work, journal: Journal | None, error: Exception) -> Execution:
     """Put everything back; raises the error itself if nothing was changed yet."""
     with ignored_signals():
         work.listener.end()
