@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.payload_recover import is_another, next_sum, read_records, state_of
+from cudnn_resolve.execution.payload_recover import JOURNAL, OPEN, is_another, next_sum, read_records, state_of
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import deferred_signals
 
-if TYPE_CHECKING:
-    from cudnn_resolve.execution.environment import Environment
-
 SCHEMA = 1
-FILE = "journal.jsonl"
 _LOG = "log.txt"
 RECOVER = "recover.py"
 """Copy of `payload_recover.py`, which puts the environment back without this program."""
@@ -40,10 +36,6 @@ _LIMIT_BYTES = 512 << 20
 _UNSYNCED = frozenset({"begin", "fetched", "files", "saved", "installed"})
 """Records that need no sync: nothing irreversible is done before a later record syncs them all. `change` comes before anything on the
 machine changes, `commit` or `revert` at its end."""
-
-OPEN = ("begun", "changing", "reverting")
-"""States of an `apply` that did not finish."""
-
 
 T = TypeVar("T")
 
@@ -121,7 +113,7 @@ class PastApply(Struct, frozen=True, kw_only=True):
     @property
     def is_open(self) -> bool:
         """True if the environment may be neither the old nor the new one."""
-        return self.state in ("changing", "reverting", "broken")
+        return self.state in OPEN
 
     @property
     def log(self) -> str:
@@ -155,7 +147,7 @@ class Journal:
         body = json.dumps({"kind": kind, "at": clock.moment(), **values}, separators=(",", ":"), sort_keys=True)
         checksum = next_sum(self._sum, body)
         line = f"{checksum} {body}\n".encode()
-        path = f"{self.folder}/{FILE}"
+        path = f"{self.folder}/{JOURNAL}"
         with deferred_signals():  # a signal here would leave a line on the disk that this object does not know of
             try:
                 disk.append(path, line, synced=kind not in _UNSYNCED)
@@ -171,7 +163,7 @@ class Journal:
         """Reopen a journal; cuts off a half-written last line."""
         journal = cls(past.folder, past.id)
         _, journal._sum, journal._size = read_records(_content(past.folder))
-        disk.cut(f"{past.folder}/{FILE}", journal._size)
+        disk.cut(f"{past.folder}/{JOURNAL}", journal._size)
         return journal
 
 
@@ -194,16 +186,7 @@ def read_journal(folder: str) -> PastApply | None:
 
 
 def _content(folder: str) -> bytes:
-    return disk.content(f"{folder}/{FILE}", _LIMIT_BYTES) or b""
-
-
-def check_inside(paths: object, environment: Environment, folder: str) -> None:
-    """Raise WorldError unless the value is a list of paths inside the environment; `folder` is the journal's."""
-    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        raise tampered(folder, "a list of paths in it is malformed")
-    for path in paths:
-        if not environment.holds(path):
-            raise tampered(folder, f"it names a path outside of the environment: {path[:200]!r}")
+    return disk.content(f"{folder}/{JOURNAL}", _LIMIT_BYTES) or b""
 
 
 def tampered(folder: str, why: str) -> WorldError:

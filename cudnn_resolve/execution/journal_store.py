@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
-from cudnn_resolve.execution.journal import ARRIVING_DEBS, FILE, LEAVING_DEBS, STAGING, WHEELS, Journal, PastApply, read_journal, tampered
+from cudnn_resolve.execution.journal import ARRIVING_DEBS, LEAVING_DEBS, STAGING, WHEELS, Journal, PastApply, read_journal, tampered
+from cudnn_resolve.execution.payload_recover import JOURNAL
 from cudnn_resolve.host import clock, disk, user_folders
 from cudnn_resolve.host.environment_mutex import own_pid
 
@@ -78,7 +79,7 @@ class Journals:
         return tuple(journals)
 
     def _read(self, folder: str) -> PastApply | None:
-        state = disk.state_of(f"{folder}/{FILE}")
+        state = disk.state_of(f"{folder}/{JOURNAL}")
         if folder not in self._cache or self._cache[folder][0] != state:
             self._cache[folder] = state, read_journal(folder)
         return self._cache[folder][1]

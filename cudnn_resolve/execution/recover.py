@@ -15,7 +15,7 @@ from cudnn_resolve.execution.aptget import find_apt
 from cudnn_resolve.execution.conditions import require_writable
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import ARRIVING_DEBS, RECOVER, STAGING, Journal, PastApply, check_inside, read_journal, tampered
+from cudnn_resolve.execution.journal import ARRIVING_DEBS, RECOVER, STAGING, Journal, PastApply, read_journal, tampered
 from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import restore_linker_cache
 from cudnn_resolve.execution.model import Execution, Trouble
@@ -254,7 +254,9 @@ def changed_packages(past: PastApply, environment: Environment) -> tuple[str, ..
     """Return the names of packages that a committed journal installed and others changed since."""
     changed = []
     for installed in past.installed:
-        check_inside(list(installed.infos.values()), environment, past.folder)
+        for info in installed.infos.values():
+            if not environment.holds(info):
+                raise tampered(past.folder, f"it names a path outside of the environment: {info[:200]!r}")
         for name, digest in installed.records.items():
             record = f"{installed.infos.get(name)}/RECORD"
             if disk.kind(record) != "file" or disk.digest(record, "sha256") != digest:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import creation
 from cudnn_resolve.execution.environment import Environment
-from cudnn_resolve.execution.journal import FILE, STAGING, Journal, check_inside, read_journal
+from cudnn_resolve.execution.journal import STAGING, Journal, PastApply, read_journal
 from cudnn_resolve.execution.journal_store import KEPT_JOURNALS, Journals
+from cudnn_resolve.execution.payload_recover import JOURNAL
+from cudnn_resolve.execution.recover import changed_packages
 
 BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
 
@@ -23,7 +25,11 @@ def written(folder: Path) -> bytes:
     journal.add("begin", **BEGIN)
     journal.add("files", save=["/env/a"])
     journal.add("change")
-    return (folder / FILE).read_bytes()
+    return (folder / JOURNAL).read_bytes()
+
+
+def installed(infos: object) -> PastApply:
+    return PastApply(folder="/journal", id=1, state="committed", records=({"kind": "installed", "records": {}, "infos": infos},))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(st.data())
 def test_a_kill_at_any_byte_leaves_the_records_that_were_whole(content: bytes, folder: Path, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(content)))
-    (folder / FILE).write_bytes(content[:cut])
+    (folder / JOURNAL).write_bytes(content[:cut])
 
     past = read_journal(str(folder))
 
@@ -57,7 +63,7 @@ def test_a_kill_at_any_byte_leaves_the_records_that_were_whole(content: bytes, f
 def test_a_byte_that_somebody_changed_is_seen_or_ends_the_story(content: bytes, folder: Path, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(content) - 1))
     value = data.draw(st.integers(0, 255).filter(lambda one: one != content[at]))
-    (folder / FILE).write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
+    (folder / JOURNAL).write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
 
     try:
         past = read_journal(str(folder))
@@ -137,7 +143,7 @@ def environment() -> Environment:
 def test_paths_elsewhere_are_not_believed(path: str) -> None:
     assert not environment().holds(path)
     with pytest.raises(WorldError):
-        check_inside([path], environment(), "/journal")
+        changed_packages(installed({"torch": path}), environment())
 
 
 @pytest.mark.slow
@@ -173,7 +179,7 @@ def test_a_folder_that_others_can_change_is_not_read(tmp_path: Path, which: str,
 @pytest.mark.parametrize("value", [None, "x", [1], {"a": 1}])
 def test_a_list_that_is_none(value: object) -> None:
     with pytest.raises(WorldError):
-        check_inside(value, environment(), "/journal")
+        changed_packages(installed(value), environment())
 
 
 def test_the_oldest_journals_go_but_none_that_can_be_undone_or_is_open(tmp_path: Path) -> None:
