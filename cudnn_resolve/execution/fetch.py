@@ -66,7 +66,7 @@ def fetch(package: PipAction, folder: str, environment: Environment, download: D
     """Fetch the wheel of a package into a folder and verify it; raises WorldError for a wrong hash or a suspicious wheel."""
     file = package.file
     assert file is not None, "found by its name before"
-    filename = str(file.filename)
+    filename = file.filename
     if "/" in filename or filename in ("", ".", "..") or "\0" in filename:
         raise bad_wheel(filename, "its name is not a file name")
     expected = strong(file.hashes)

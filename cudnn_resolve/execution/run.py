@@ -154,7 +154,7 @@ def _prepare(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes |
     reserve = check_room(wheels, exchange, store, work.environment)
     leaving = {*task.remove, *(wheel.name for wheel in supply.wheels)}
     overlapping = overlaps(supply.wheels, installed.values(), leaving, exchange.save, work.host)
-    notes = (*overlapping, *check_links(task, work, journal, wheels, staged=supply.is_staged))
+    notes = (*overlapping, *check_links(task, work, journal, supply))
     for note in notes:
         work.listener.note(note)
     return _Preparation(supply=supply, own=own, exchange=exchange, store=store, reserve=reserve, notes=notes)
