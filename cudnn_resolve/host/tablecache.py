@@ -6,6 +6,7 @@ the very bytes of its source and for the program that wrote it; otherwise the so
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat as modes
 import time
@@ -80,7 +81,8 @@ class Copies:
                 stream.write(self._header(source, body) + body)
             os.replace(temporary, path)
         except OSError:
-            os.unlink(temporary)
+            with contextlib.suppress(OSError):  # `clean` may have removed the folder meanwhile
+                os.unlink(temporary)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, f"{name.replace('/', '-').encode('ascii', 'replace').decode()}.msgpack")
