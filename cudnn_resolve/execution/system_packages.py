@@ -243,7 +243,7 @@ def keep_arriving(apt: Apt, versions: Mapping[str, str], folder: str, tooling: T
 
     A killed dpkg forgets the files that it had unpacked of a package until it unpacks that package again.
     """
-    target, cache = f"{folder}/{ARRIVING_DEBS}", aptget.archives(apt)
+    target, cache = f"{folder}/{ARRIVING_DEBS}", aptget.configured(apt, "Dir::Cache::archives/d", "/var/cache/apt/archives")
     disk.make_folder(target, 0o755)
     cached = aptget.deb_files(versions, cache)
     paths = [f"{cache}/{file}" for file in cached.values()]
