@@ -32,7 +32,6 @@ _MOST_OLDER_BYTES = 64 << 20
 _STORE = ".cudnn-resolve-saved"
 _MARK = "at-work"
 _RECORD_BYTES = 1 << 20
-_FETCH_AGAIN = ("interrupted", "index-unavailable")
 
 T = TypeVar("T")
 
@@ -230,18 +229,14 @@ def _drop_store(path: str) -> None:
 
 def was_stopped(past: PastApply) -> bool:
     """Return whether an `apply` was killed or interrupted and so may be resumed, even if it was put back since."""
-    last = past.last("revert") or past.last("dropped")
-    return (
-        past.state == "begun"
-        or past.is_open
-        or (past.state in ("reverted", "dropped") and last is not None and last.get("why") in ("repair", "interrupted", "recover.py"))
-    )
+    if past.state in ("reverted", "dropped"):
+        return (past.last("revert") or past.last("dropped") or {}).get("why") in ("repair", "interrupted", "recover.py")
+    return past.state != "committed"
 
 
 def keeps_fetched(past: PastApply) -> bool:
     """Return whether the network or the user ended an `apply` before it changed anything, so that the next reuses its files."""
-    last = past.last("dropped")
-    return past.state == "dropped" and last is not None and str(last.get("why")) in _FETCH_AGAIN
+    return past.state == "dropped" and (past.last("dropped") or {}).get("why") in ("interrupted", "index-unavailable")
 
 
 # ---- disk space, of all environments
