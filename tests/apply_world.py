@@ -174,7 +174,6 @@ def work_in(world: ApplyWorld) -> Work:
     assert taken is not None
     return Work(
         host=LinuxHost(),
-        environment=environment,
         journals=Journals(environment),
         hold=taken,
         installer=world.installer,

@@ -207,7 +207,7 @@ def work_on(world: AptWorld, tmp_path: Path) -> Work:
     environment = ask_environment(host, sys.executable)
     taken = hold(str(tmp_path))
     assert taken is not None
-    return Work(host=host, environment=environment, journals=Journals(environment, str(tmp_path / "state")), hold=taken)
+    return Work(host=host, journals=Journals(environment, str(tmp_path / "state")), hold=taken)
 
 
 def task_for(*pairs: tuple[str, str], repositories: tuple[AptRepository, ...] = ()) -> Task:

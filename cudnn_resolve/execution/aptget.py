@@ -27,7 +27,7 @@ _NVIDIA_KEYS = ("7FA2AF80", "3BF863CC", "8793F200")
 notice on rotated repository keys."""
 _TIMEOUT_SECONDS = 120.0
 _OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", "-o", "APT::Install-Suggests=0", "-o", "DPkg::Lock::Timeout=60")
-_SIMULATED = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
+_SIMULATED = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[[^\]]*\])?(?: \((\S+))?", re.MULTILINE)
 _UNFINISHED = re.compile(r"extended_states\.[A-Za-z0-9]{6}", re.ASCII)
 _UNSIGNED = re.compile(r"(NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|signatures couldn't be verified|were invalid)")
 
@@ -142,7 +142,7 @@ def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> di
     install: dict[str, str] = {}
     unnamed: list[str] = []
     named = {package.name for package in packages}
-    for action, qualified, _, version in _SIMULATED.findall(output):
+    for action, qualified, version in _SIMULATED.findall(output):
         name = qualified.partition(":")[0]
         if action == "Inst":
             install[name] = version
@@ -241,11 +241,6 @@ def configured(apt: Apt, option: str, default: str) -> str:
     ok, output = apt.ask("apt-config", "shell", "FOUND", option)
     found = re.search(r"^FOUND='(/[^'\n]*)'$", output, re.MULTILINE) if ok else None
     return found[1].rstrip("/") if found else default
-
-
-def archives(apt: Apt) -> str:
-    """Return the folder that apt downloads packages into."""
-    return configured(apt, "Dir::Cache::archives/d", "/var/cache/apt/archives")
 
 
 def deb_files(versions: Mapping[str, str], folder: str) -> dict[str, str]:

@@ -117,7 +117,7 @@ def _package_differences(task: Task, facts: Facts) -> Iterator[str]:
     if not isinstance(installed, Mapping):
         yield "the packages of the environment cannot be listed any more"
         return
-    for name, version in (task.pinned or {}).items():
+    for name, version in task.pinned.items():
         present = installed.get(name)
         if present is None:
             yield f"{name} {version} is missing"
@@ -133,7 +133,7 @@ def _cudnn_differences(task: Task, facts: Facts) -> Iterator[str]:
     if facts.frameworks is UNKNOWN or task.preload or task.folder_frameworks:
         return
     for framework in facts.frameworks:
-        wanted = (task.cudnn or {}).get(framework.name)
+        wanted = task.cudnn.get(framework.name)
         found = framework.would_load
         if wanted and found is not None and found.version and not versions_agree(wanted, found.version):
             yield f"{framework.name} would load cuDNN {found.version} from {found.path}, not {wanted}: {found.because}"

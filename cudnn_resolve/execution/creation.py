@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
-from msgspec import DecodeError, Struct
-from msgspec.json import decode, encode
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError, WorldError
@@ -22,7 +22,7 @@ from cudnn_resolve.execution.journal import Journal
 from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import ACTIVATION
 from cudnn_resolve.execution.payload_recover import GUIDE, LAYOUT
-from cudnn_resolve.host import clock, disk, user_folders
+from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.run_tool import Tooling, run_tool
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 State = Literal["absent", "unfinished", "made"]
 _RECORD = "creation.json"
-_RECORD_BYTES = 1 << 20
+_GUIDE_BYTES = 1 << 20
 _MARK = "cudnn-resolve = made"
 """Line in the pyvenv.cfg of environments made by `apply --env`, which changes no others: those need an explicit `--python`."""
 
@@ -69,17 +69,15 @@ def creation_of(journals: Journals) -> Creation | None:
     if record is None:
         return None
     prefix = journals.environment.prefix
-    guide = disk.content(f"{prefix}/{GUIDE}", _RECORD_BYTES) or b""
+    guide = disk.content(f"{prefix}/{GUIDE}", _GUIDE_BYTES) or b""
     is_same = record.inode == disk.inode_of(prefix) and (record.by is not None or record.token.encode() in guide)
     return record if is_same else None
 
 
 def _read_record(journals: Journals) -> Creation | None:
-    user_folders.refuse_foreign(journals.folder)
-    try:
-        return decode(disk.content(f"{journals.folder}/{_RECORD}", _RECORD_BYTES) or b"", type=Creation)
-    except DecodeError:
-        return None
+    with suppress(ValueError, RecursionError):
+        return journals.read_record(_RECORD, Creation)
+    return None
 
 
 def state_of(journals: Journals) -> State:
@@ -116,7 +114,7 @@ def begin(journals: Journals, words: Sequence[str], kernel: str | None, folders:
         folders=tuple(folders),
         kernels=(kernel,) if kernel is not None else (),
     )
-    _write_record(journals, record)
+    journals.write_record(_RECORD, record)
     write_guide(journals, "An apply of cudnn-resolve is making an environment in this folder.\n")
 
 
@@ -174,7 +172,7 @@ def add_kernel(journals: Journals, kernel: str) -> None:
     """Record a further kernel of an existing environment."""
     record = creation_of(journals)
     if record is not None and kernel not in record.kernels:
-        _write_record(journals, replace(record, kernels=(*record.kernels, kernel)))
+        journals.write_record(_RECORD, replace(record, kernels=(*record.kernels, kernel)))
 
 
 def discard(journals: Journals, *, keep_folder: bool = False) -> tuple[str, ...]:
@@ -207,13 +205,7 @@ def discard(journals: Journals, *, keep_folder: bool = False) -> tuple[str, ...]
 def _update_record(journals: Journals, **changes: Any) -> None:
     record = creation_of(journals)
     if record is not None:
-        _write_record(journals, replace(record, **changes))
-
-
-def _write_record(journals: Journals, record: Creation) -> None:
-    user_folders.private_folder(os.path.dirname(os.path.dirname(journals.folder)))
-    user_folders.private_folder(journals.folder)
-    disk.write_whole(f"{journals.folder}/{_RECORD}", encode(record))
+        journals.write_record(_RECORD, replace(record, **changes))
 
 
 # ---- Jupyter kernels

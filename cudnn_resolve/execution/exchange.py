@@ -7,7 +7,6 @@ the way back needs no network, and can be repeated with the same result.
 from __future__ import annotations
 
 import os
-from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from msgspec import Struct
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.installed import files_of, listed_files
 from cudnn_resolve.execution.payload_recover import leads_out, with_compiled
+from cudnn_resolve.facts.record import record_hash
 from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _missing_folders(paths: Iterable[str]) -> Iterable[str]:
     return missing
 
 
-def take_away(exchange: Exchange, store: str) -> None:
+def save_leaving(exchange: Exchange, store: str) -> None:
     """Move the files that leave into the store, each named by its number, and remove the folders that this empties."""
     disk.make_folder(store, 0o700)
     for number, path in enumerate(exchange.save):
@@ -181,7 +181,7 @@ def _has_checksum(host: Host, path: str, checksum: int | str) -> bool:
         return False
     if isinstance(checksum, int):
         return crc32(raw) == checksum
-    return checksum == f"sha256={urlsafe_b64encode(sha256(raw).digest()).rstrip(b'=').decode()}"
+    return checksum == record_hash(sha256(raw).digest())
 
 
 def _overlap_warning(new: str, old: str, paths: list[str]) -> str:

@@ -66,7 +66,7 @@ def fetch(package: PipAction, folder: str, environment: Environment, download: D
     """Fetch the wheel of a package into a folder and verify it; raises WorldError for a wrong hash or a suspicious wheel."""
     file = package.file
     assert file is not None, "found by its name before"
-    filename = str(file.filename)
+    filename = file.filename
     if "/" in filename or filename in ("", ".", "..") or "\0" in filename:
         raise bad_wheel(filename, "its name is not a file name")
     expected = strong(file.hashes)
@@ -91,7 +91,7 @@ def wrong_hash(filename: str, algorithm: str, expected: str, found: str) -> Worl
     )
 
 
-def download_by_name(package: PipAction, folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]) -> str:
+def download_by_name(package: PipAction, folder: str, environment: Environment, tooling: Tooling) -> str:
     """Download the wheel that the target's pip finds for this version, and return its path; for packages of unknown file."""
     if environment.pip is None:
         raise WorldError(
@@ -103,7 +103,7 @@ def download_by_name(package: PipAction, folder: str, environment: Environment, 
     disk.make_folder(own_folder)
     source = () if package.index is None else ("--find-links" if package.page else "--index-url", package.index)
     words = ("download", "--no-deps", "--only-binary", ":all:", "--dest", own_folder, *source, "--", package.pin)
-    result = run_tool((environment.python, "-I", "-B", "-m", "pip", *words), tooling, env=environ)
+    result = run_tool((environment.python, "-I", "-B", "-m", "pip", *words), tooling, env=tooling.environ)
     names = disk.names_in(own_folder)
     if not result.ok or len(names) != 1:
         raise WorldError(f"pip cannot download {package.pin}: {result.why()}", code="download", context=tooling.log)

@@ -60,19 +60,19 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
     if found_name != canonicalize_name(name) or not same_version(str(found_version), version):
         raise bad_wheel(path, f"it is {found_name} {found_version}, not {name} {version}")
     with Archive(path) as archive:
-        members = archive.members()
-        check_members((member.name for member in members), path, links=(member.name for member in members if member.is_link))
+        contents = archive.contents()
+        check_members(contents.names, path, contents.links)
         folders = [folder for folder in archive.folders() if not folder.partition("/")[0].endswith((".data", ".dist-info"))]
         check_members(folders, path)
-        info = _info_folder([member.name for member in members], path, found_name)
+        info = _info_folder(contents.names, path, found_name)
         metadata = archive.text(f"{info}/WHEEL") or ""
         is_pure = re.search(r"^root-is-purelib:\s*true\s*$", metadata, re.IGNORECASE | re.MULTILINE) is not None
         if archive.text(f"{info}/METADATA") is None or not metadata:
             raise bad_wheel(path, "it has no METADATA or no WHEEL file")
         root = environment.scheme["purelib" if is_pure else "platlib"]
         scripts = tuple(_scripts(archive.text(f"{info}/entry_points.txt") or "", path))
-    paths = [_destination(member.name, root, found_name, environment, path) for member in members]
-    sums = dict(zip(paths, (member.checksum for member in members), strict=True))
+    paths = [_destination(name, root, found_name, environment, path) for name in contents.names]
+    sums = dict(zip(paths, contents.checksums, strict=True))
     paths += [os.path.join(environment.scheme["scripts"], script) for script in scripts]
     for destination in paths:
         if not environment.holds(destination):
@@ -84,7 +84,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         sha256=sha256,
         paths=tuple(dict.fromkeys(paths)),
         info=os.path.join(root, info),
-        unpacked=sum(member.size for member in members),
+        unpacked=contents.unpacked,
         folders=tuple(os.path.join(root, folder) for folder in folders),
         sums=sums,
     )
@@ -151,7 +151,7 @@ def is_inside(name: str) -> bool:
     return not (name[0] == "." or "/." in name) or all(part not in (".", "..") for part in name.split("/"))
 
 
-def _info_folder(names: list[str], path: str, name: str) -> str:
+def _info_folder(names: Iterable[str], path: str, name: str) -> str:
     folders = {folder for member in names if (folder := member.partition("/")[0]).endswith(".dist-info")}
     if len(folders) != 1:
         raise bad_wheel(path, "it does not have exactly one .dist-info folder")

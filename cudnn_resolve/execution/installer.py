@@ -51,7 +51,7 @@ def choose_installer(wanted: str, environment: Environment) -> Installer:
 
 
 def install_wheels(
-    installer: Installer, wheels: Sequence[Wheel], environment: Environment, tooling: Tooling, environ: Mapping[str, str], *, managed: bool
+    installer: Installer, wheels: Sequence[Wheel], environment: Environment, tooling: Tooling, *, managed: bool
 ) -> ToolResult:
     """Install wheels from the folder of verified files, by pins with hashes and without an index.
 
@@ -69,11 +69,11 @@ def install_wheels(
         words = (*words, "--break-system-packages")
     if installer == "pip":
         argv = (environment.python, "-I", "-B", *_pip_command(wheels, environment, work_folder), *words, *_PIP_OPTIONS)
-        return run_tool(argv, tooling, env=installer_environ(environ))
+        return run_tool(argv, tooling, env=installer_environ(tooling.environ))
     assert environment.uv is not None
     cache = f"{work_folder}/{STAGING}"
     argv = (environment.uv, "pip", *words, "--python", environment.python, *_UV_OPTIONS, "--cache-dir", cache)
-    result = run_tool(argv, tooling, env=uv_environ(environ))
+    result = run_tool(argv, tooling, env=uv_environ(tooling.environ))
     disk.remove_tree(cache)
     return result
 

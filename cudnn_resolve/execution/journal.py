@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.payload_recover import next_sum, read_records, state_of
+from cudnn_resolve.execution.payload_recover import JOURNAL, OPEN, is_another, next_sum, read_records, state_of
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.interrupt import deferred_signals
 
-if TYPE_CHECKING:
-    from cudnn_resolve.execution.environment import Environment
-
 SCHEMA = 1
-FILE = "journal.jsonl"
 _LOG = "log.txt"
 RECOVER = "recover.py"
 """Copy of `payload_recover.py`, which puts the environment back without this program."""
@@ -41,11 +37,24 @@ _UNSYNCED = frozenset({"begin", "fetched", "files", "saved", "installed"})
 """Records that need no sync: nothing irreversible is done before a later record syncs them all. `change` comes before anything on the
 machine changes, `commit` or `revert` at its end."""
 
-OPEN = ("begun", "changing", "reverting")
-"""States of an `apply` that did not finish."""
-
-
 T = TypeVar("T")
+
+
+class Begin(Struct, frozen=True):
+    """The `begin` record: the environment and the request."""
+
+    prefix: str = ""
+    device: int | None = None
+    """Number of the environment's file system."""
+    install: tuple[tuple[str, str, str | None], ...] = ()
+    """Name, new and old version of each package to install."""
+    remove: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """Command-line words that request the same `apply`."""
+    folder: str = "."
+    """Working directory of that command."""
+    at: str = ""
 
 
 class InstalledRecord(Struct, frozen=True):
@@ -67,9 +76,14 @@ class PastApply(Struct, frozen=True, kw_only=True):
     records: tuple[Mapping[str, Any], ...]
 
     @property
-    def begin(self) -> Mapping[str, Any]:
+    def begin(self) -> Begin:
         """The first record."""
-        return self.records[0]
+        return msgspec.convert(self.records[0], Begin)
+
+    @property
+    def is_of_another(self) -> bool:
+        """True if the environment was made again since, so that the saved files do not belong to it."""
+        return is_another(self.records[0])
 
     def last(self, kind: str) -> Mapping[str, Any] | None:
         """Return the newest record of a kind; None if there is none."""
@@ -99,7 +113,7 @@ class PastApply(Struct, frozen=True, kw_only=True):
     @property
     def is_open(self) -> bool:
         """True if the environment may be neither the old nor the new one."""
-        return self.state in ("changing", "reverting", "broken")
+        return self.state in OPEN
 
     @property
     def log(self) -> str:
@@ -133,7 +147,7 @@ class Journal:
         body = json.dumps({"kind": kind, "at": clock.moment(), **values}, separators=(",", ":"), sort_keys=True)
         checksum = next_sum(self._sum, body)
         line = f"{checksum} {body}\n".encode()
-        path = f"{self.folder}/{FILE}"
+        path = f"{self.folder}/{JOURNAL}"
         with deferred_signals():  # a signal here would leave a line on the disk that this object does not know of
             try:
                 disk.append(path, line, synced=kind not in _UNSYNCED)
@@ -144,18 +158,12 @@ class Journal:
             self._sum, self._size = checksum, self._size + len(line)
         self.has_changed = self.has_changed or kind == "change"
 
-    def read(self) -> PastApply:
-        """Return the journal as written so far."""
-        past = read_journal(self.folder)
-        assert past is not None
-        return past
-
     @classmethod
     def resume(cls, past: PastApply) -> Journal:
         """Reopen a journal; cuts off a half-written last line."""
         journal = cls(past.folder, past.id)
         _, journal._sum, journal._size = read_records(_content(past.folder))
-        disk.cut(f"{past.folder}/{FILE}", journal._size)
+        disk.cut(f"{past.folder}/{JOURNAL}", journal._size)
         return journal
 
 
@@ -171,34 +179,14 @@ def read_journal(folder: str) -> PastApply | None:
     if first.get("kind") != "begin" or first.get("schema") != SCHEMA or not isinstance(first.get("id"), int):
         raise tampered(folder, "its first record is not one of this program")
     try:
-        msgspec.convert(first, _BeginRecord)
+        msgspec.convert(first, Begin)
     except msgspec.ValidationError:
         raise tampered(folder, "its first record is not readable") from None
     return PastApply(folder=folder, id=first["id"], state=state_of(records), records=tuple(records))
 
 
-class _BeginRecord(Struct, frozen=True):
-    """Fields of the first record that are shown to the user or used again."""
-
-    install: tuple[tuple[str, str, str | None], ...] = ()
-    words: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-    folder: str = "."
-    at: str = ""
-
-
 def _content(folder: str) -> bytes:
-    return disk.content(f"{folder}/{FILE}", _LIMIT_BYTES) or b""
-
-
-def check_inside(paths: object, environment: Environment, folder: str) -> None:
-    """Raise WorldError unless the value is a list of paths inside the environment; `folder` is the journal's."""
-    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        raise tampered(folder, "a list of paths in it is malformed")
-    for path in paths:
-        if not environment.holds(path):
-            raise tampered(folder, f"it names a path outside of the environment: {path[:200]!r}")
+    return disk.content(f"{folder}/{JOURNAL}", _LIMIT_BYTES) or b""
 
 
 def tampered(folder: str, why: str) -> WorldError:

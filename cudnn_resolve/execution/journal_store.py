@@ -7,13 +7,14 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
-from cudnn_resolve.execution.journal import ARRIVING_DEBS, FILE, LEAVING_DEBS, STAGING, WHEELS, Journal, PastApply, read_journal, tampered
+from cudnn_resolve.execution.journal import ARRIVING_DEBS, LEAVING_DEBS, STAGING, WHEELS, Journal, PastApply, read_journal, tampered
+from cudnn_resolve.execution.payload_recover import JOURNAL
 from cudnn_resolve.host import clock, disk, user_folders
 from cudnn_resolve.host.environment_mutex import own_pid
 
@@ -30,8 +31,9 @@ _MOST_OLDER_BYTES = 64 << 20
 """The same for each older undo: environments that share their files with uv's cache take next to nothing."""
 _STORE = ".cudnn-resolve-saved"
 _MARK = "at-work"
-_MARK_BYTES = 1 << 20
-_FETCH_AGAIN = ("interrupted", "index-unavailable")
+_RECORD_BYTES = 1 << 20
+
+T = TypeVar("T")
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -70,13 +72,13 @@ class Journals:
         for number, folder in _numbered(self.folder):
             past = self._read(folder)
             if past is not None:
-                if past.id != number or past.begin.get("prefix") != self.environment.prefix:
+                if past.id != number or past.begin.prefix != self.environment.prefix:
                     raise tampered(past.folder, "it belongs to another environment")
                 journals.append(past)
         return tuple(journals)
 
     def _read(self, folder: str) -> PastApply | None:
-        state = disk.state_of(f"{folder}/{FILE}")
+        state = disk.state_of(f"{folder}/{JOURNAL}")
         if folder not in self._cache or self._cache[folder][0] != state:
             self._cache[folder] = state, read_journal(folder)
         return self._cache[folder][1]
@@ -127,12 +129,10 @@ class Journals:
         prefix = self.environment.prefix.rstrip("/")
         return (f"{self.folder}/{number:06d}/saved", _store_beside(prefix, self._key, number), f"{prefix}/{_STORE}/{number:06d}")
 
-    def drop_store(self, path: str) -> None:
-        """Remove a folder of saved files, and its parent if that is ours and then empty."""
-        disk.remove_tree(path)
-        parent = os.path.dirname(path)
-        if os.path.basename(parent).startswith(_STORE):
-            disk.remove_empty(parent)
+    def _saved_files(self, past: PastApply) -> str | None:
+        """Folder of the files that a journal saved; None if it is gone, or not one of ours."""
+        store = str((past.last("files") or {}).get("store"))
+        return store if self.is_store(store, past.id) and disk.kind(store) == "folder" else None
 
     def prune(self) -> None:
         """Remove wheels, packages and saved files that nothing can use any more, and the oldest journals."""
@@ -146,21 +146,16 @@ class Journals:
         for past in journals:
             if past.is_open:
                 continue
-            spent = past.state != "committed" or past in committed[:-_KEPT_UNDOS]
+            is_spent = past.state != "committed" or past in committed[:-_KEPT_UNDOS]
+            is_reused = past is journals[-1] and (was_stopped(past) or keeps_fetched(past))
+            for name in (STAGING, ARRIVING_DEBS, *((LEAVING_DEBS,) if is_spent else ()), *(() if is_reused else (WHEELS,))):
+                disk.remove_tree(f"{past.folder}/{name}")
+            store = self._saved_files(past)
             most_saved = MOST_SAVED_BYTES if past in committed[-1:] else _MOST_OLDER_BYTES
-            reused = past is journals[-1] and (was_stopped(past) or keeps_fetched(past))
-            self._prune_one(past, spent=spent, reused=reused, most_saved=most_saved)
-            if spent and past not in journals[-KEPT_JOURNALS:]:
+            if store is not None and (is_spent or disk.own_bytes(store) > most_saved):
+                _drop_store(store)
+            if is_spent and past not in journals[-KEPT_JOURNALS:]:
                 disk.remove_tree(past.folder)
-
-    def _prune_one(self, past: PastApply, *, spent: bool, reused: bool, most_saved: int) -> None:
-        """Remove what a journal no longer needs; `spent` if it cannot be undone, `reused` if the next `apply` takes its wheels."""
-        obsolete = (STAGING, ARRIVING_DEBS, *((LEAVING_DEBS,) if spent else ()), *(() if reused else (WHEELS,)))
-        for name in obsolete:
-            disk.remove_tree(f"{past.folder}/{name}")
-        store = (past.last("files") or {}).get("store")
-        if self.is_store(store, past.id) and disk.kind(str(store)) == "folder" and (spent or disk.own_bytes(str(store)) > most_saved):
-            self.drop_store(str(store))
 
     def tidy(self, *, ended: bool = True) -> tuple[str, ...]:
         """Remove what is not needed any more; a failure is returned as a note, because the `apply` itself succeeded.
@@ -182,16 +177,13 @@ class Journals:
 
         A power failure may lose the mark, which is right: nobody is at work then.
         """
-        self._make_folder()
         mark = Mark(pid=own_pid(), at=clock.moment(), after=self.newest(), words=tuple(words), folder=disk.folder_here())
-        disk.write_whole(f"{self.folder}/{_MARK}", json.dumps(msgspec.structs.asdict(mark)).encode(), synced=False)
+        self.write_record(_MARK, mark, synced=False)
 
     def marked(self) -> Mark | None:
         """Return the at-work mark, an empty one if it is unreadable, None without one; WorldError if anybody could have written it."""
-        self._refuse_foreign()
-        raw = disk.content(f"{self.folder}/{_MARK}", _MARK_BYTES)
         try:
-            return None if raw is None else msgspec.convert(json.loads(raw), Mark)
+            return self.read_record(_MARK, Mark)
         except (ValueError, RecursionError):
             return Mark(pid=0, at="")
 
@@ -200,12 +192,21 @@ class Journals:
         if disk.kind(f"{self.folder}/{_MARK}") == "file":  # a read-only disk refuses to remove even a missing file
             disk.remove(f"{self.folder}/{_MARK}")
 
+    def write_record(self, name: str, record: Struct, *, synced: bool = True) -> None:
+        """Write a record next to the journals, in JSON that also holds paths which are not UTF-8."""
+        self._make_folder()
+        disk.write_whole(f"{self.folder}/{name}", json.dumps(msgspec.structs.asdict(record)).encode(), synced=synced)
+
+    def read_record(self, name: str, form: type[T]) -> T | None:
+        """Return a record, None without one; raises ValueError or RecursionError if it is unreadable, WorldError as `all`."""
+        self._refuse_foreign()
+        raw = disk.content(f"{self.folder}/{name}", _RECORD_BYTES)
+        return None if raw is None else msgspec.convert(json.loads(raw), form)
+
     def can_undo(self, past: PastApply) -> bool:
         """Return whether a journal is committed and its saved files still exist."""
         files = past.last("files")
-        return past.state == "committed" and (
-            files is None or not files.get("save") or (self.is_store(files.get("store"), past.id) and disk.kind(files["store"]) == "folder")
-        )
+        return past.state == "committed" and (files is None or not files.get("save") or self._saved_files(past) is not None)
 
 
 def _numbered(folder: str) -> Iterator[tuple[int, str]]:
@@ -218,20 +219,24 @@ def _store_beside(prefix: str, key: str, number: int) -> str:
     return f"{os.path.dirname(prefix)}/{_STORE}-{key}/{number:06d}"
 
 
+def _drop_store(path: str) -> None:
+    """Remove a folder of saved files, and its parent if that is ours and then empty."""
+    disk.remove_tree(path)
+    parent = os.path.dirname(path)
+    if os.path.basename(parent).startswith(_STORE):
+        disk.remove_empty(parent)
+
+
 def was_stopped(past: PastApply) -> bool:
     """Return whether an `apply` was killed or interrupted and so may be resumed, even if it was put back since."""
-    last = past.last("revert") or past.last("dropped")
-    return (
-        past.state == "begun"
-        or past.is_open
-        or (past.state in ("reverted", "dropped") and last is not None and last.get("why") in ("repair", "interrupted", "recover.py"))
-    )
+    if past.state in ("reverted", "dropped"):
+        return (past.last("revert") or past.last("dropped") or {}).get("why") in ("repair", "interrupted", "recover.py")
+    return past.state != "committed"
 
 
 def keeps_fetched(past: PastApply) -> bool:
     """Return whether the network or the user ended an `apply` before it changed anything, so that the next reuses its files."""
-    last = past.last("dropped")
-    return past.state == "dropped" and last is not None and str(last.get("why")) in _FETCH_AGAIN
+    return past.state == "dropped" and (past.last("dropped") or {}).get("why") in ("interrupted", "index-unavailable")
 
 
 # ---- disk space, of all environments
@@ -269,7 +274,7 @@ def _holding(folder: str) -> Holding | None:
                 journals.append(past)
     if not journals:
         return None
-    prefix = str(journals[-1].begin.get("prefix"))
+    prefix = journals[-1].begin.prefix
     stores = []
     for past in journals:
         beside = _store_beside(prefix.rstrip("/"), os.path.basename(folder), past.id)
@@ -282,7 +287,7 @@ def _holding(folder: str) -> Holding | None:
         stores=tuple(stores),
         bytes=sum(map(disk.own_bytes, (folder, *stores))),
         is_gone=is_gone,
-        is_lost=is_gone and journals[-1].begin.get("device") == disk.device_of(prefix),
+        is_lost=is_gone and journals[-1].begin.device == disk.device_of(prefix),
         is_open=any(past.is_open for past in journals),
     )
 
@@ -290,8 +295,7 @@ def _holding(folder: str) -> Holding | None:
 def free(holding: Holding) -> None:
     """Remove everything that is kept for an environment; raises WorldError if that fails."""
     for store in holding.stores:
-        disk.remove_tree(store)
-        disk.remove_empty(os.path.dirname(store))
+        _drop_store(store)
     disk.remove_tree(holding.folder)
 
 

@@ -13,7 +13,6 @@ from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.child import answer_of, payload_path
-from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.run_tool import Tooling, ToolResult, run_tool
 from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source, preloaded_names
 from cudnn_resolve.version import CudnnVersion, same_version, versions_agree
@@ -48,8 +47,7 @@ def is_done(task: Task, work: Work) -> bool:
 
 def own_files(task: Task, work: Work) -> dict[str, bytes | None]:
     """Return the files that this program itself writes into the environment, None for those that it removes."""
-    activation = activation_change(task, work.host, work.environment, root=disk.is_root())
-    return {**preload_change(task, work.host, work.environment), **activation}
+    return {**preload_change(task, work.host, work.environment), **activation_change(task, work.host, work.environment)}
 
 
 # ---- the preload
@@ -85,7 +83,7 @@ def _merged(frameworks: Iterable[str], existing: Iterable[str], requested: set[s
 
 def preload_differences(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
     """Run the preload in a child process, and describe a cuDNN that differs from the planned one."""
-    versions = {wheel.version for wheel in task.folder_wheels} or set((task.cudnn or {}).values())
+    versions = {wheel.version for wheel in task.folder_wheels} or set(task.cudnn.values())
     modules = [IMPORT_NAMES.get(name, name) for name in (*task.folder_frameworks[:1], *task.preload[:1])]
     if not modules or len(versions) != 1:
         return ()
@@ -126,10 +124,10 @@ def missing_folder_wheels(task: Task, host: Host, environment: Environment) -> t
 # ---- the activation script, for users who cannot change the linker cache
 
 
-def activation_change(task: Task, host: Host, environment: Environment, *, root: bool) -> dict[str, bytes | None]:
+def activation_change(task: Task, host: Host, environment: Environment) -> dict[str, bytes | None]:
     """Return the activation script if it is needed and not there yet."""
     path = f"{environment.scheme['scripts']}/{ACTIVATION}"
-    if not task.linker_folders or root:
+    if not task.linker_folders or disk.is_root():
         return {}
     text = activation(task.linker_folders)
     return {} if host.read_text(path) == text else {path: text.encode()}
@@ -173,21 +171,18 @@ class _CacheRecord(Struct, frozen=True):
 
 
 def restore_linker_cache(past: PastApply, tooling: Tooling) -> tuple[str, ...]:
-    """Restore the linker's configuration and cache; returns what could not be put back."""
+    """Restore the linker's configuration and cache; returns what could not be put back, raises WorldError if the disk refuses."""
     record = past.last_of("cache", _CacheRecord)
     if record is None:
         return ()
-    try:
-        if record.before is None:
-            disk.remove(_LINKER_CONFIG)
-        else:
-            disk.write_whole(_LINKER_CONFIG, record.before.encode("utf-8", "replace"))
-    except WorldError as error:
-        return (error.message,)
+    if record.before is None:
+        disk.remove(_LINKER_CONFIG)
+    else:
+        disk.write_whole(_LINKER_CONFIG, record.before.encode("utf-8", "replace"))
     result = _run_ldconfig(tooling)
     return () if result.ok else (f"ldconfig failed: {result.why()}",)
 
 
 def _run_ldconfig(tooling: Tooling) -> ToolResult:
     path = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
-    return run_tool(("ldconfig",), tooling, env={**LinuxHost().environ, "LC_ALL": "C", "PATH": path})
+    return run_tool(("ldconfig",), tooling, env={**tooling.environ, "LC_ALL": "C", "PATH": path})

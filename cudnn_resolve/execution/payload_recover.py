@@ -45,7 +45,7 @@ _STATES = {
     "dropped": "dropped",
     "left": "broken",
 }
-_OPEN = ("changing", "reverting", "broken")
+OPEN = ("changing", "reverting", "broken")
 _TEMPORARY = re.compile(r"\.tmp[A-Za-z0-9]{6}")
 _COMPILING = re.compile(r"\.pyc\.[0-9]{1,20}$")
 
@@ -338,7 +338,7 @@ def unfinished() -> "Iterator[str]":
     for environment in sorted(_names_in(root)):
         for number in sorted(_names_in(os.path.join(root, environment))):
             program = os.path.join(root, environment, number, "recover.py")
-            if _state_in(os.path.dirname(program)) in _OPEN and kind(program) == "file":
+            if _state_in(os.path.dirname(program)) in OPEN and kind(program) == "file":
                 yield program
 
 
@@ -443,9 +443,9 @@ def main(words: "Sequence[str]") -> int:
         return _end(1, "the journal in {} was modified; nothing was changed".format(folder))
     begin, state = records[0], state_of(records)
     folders = begin.get("packages", [])
-    if state not in _OPEN and _is_marked(folders, folder):
+    if state not in OPEN and _is_marked(folders, folder):
         return _end(1, "the end of the journal in {} is lost, and the environment is half changed; nothing was changed".format(folder))
-    if state not in _OPEN:
+    if state not in OPEN:
         return _end(0, "nothing to put back: this apply was {}".format(state))
     try:
         files = checked(records, begin.get("roots", []), folder)

@@ -15,7 +15,7 @@ from cudnn_resolve.execution.aptget import find_apt
 from cudnn_resolve.execution.conditions import require_writable
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import ARRIVING_DEBS, RECOVER, STAGING, Journal, PastApply, check_inside, read_journal, tampered
+from cudnn_resolve.execution.journal import ARRIVING_DEBS, RECOVER, STAGING, Journal, PastApply, read_journal, tampered
 from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import restore_linker_cache
 from cudnn_resolve.execution.model import Execution, Trouble
@@ -33,11 +33,10 @@ _MARK_COMMAND = re.compile(r"^python3 (/[^\x00-\x1f\x7f]+)/recover\.py$", re.MUL
 """Command in the mark of a half-changed environment; untrusted, since anybody who may write into the environment may change it."""
 
 
-def put_all_back(journal: Journal, work: Work, *, why: str) -> tuple[str, ...]:
+def put_all_back(past: PastApply, work: Work, *, why: str) -> tuple[str, ...]:
     """Put back everything that a journal changed; returns what could not be put back."""
+    journal = Journal.resume(past)
     journals, tooling = work.journals, work.tooling(journal)
-    past = journal.read()
-    journal = Journal.resume(past)  # a signal may have come between its write to the disk and its own state
     try:
         journal.add("revert", why=why)
     except CudnnResolveError:
@@ -47,19 +46,13 @@ def put_all_back(journal: Journal, work: Work, *, why: str) -> tuple[str, ...]:
     if not past.is_open:  # an undo: tell others, too, that the environment is half changed
         with suppress(CudnnResolveError):
             mark_environment(journals.environment, journal.folder)
-    left: tuple[str, ...]
-    try:
-        past = journal.read()
-    except CudnnResolveError as error:
-        left = (error.message,)
-    else:
-        left = (
-            *_attempt(lambda: _put_files_back(past, journals)),
-            *_attempt(lambda: restore_linker_cache(past, tooling)),
-            *_attempt(lambda: restore_system(past, work.host, tooling)),
-        )
-    # Everything is on the disk before the journal says that it was put back.
-    left = (*left, *_attempt(lambda: disk.sync_file_systems((*journals.environment.roots, journals.folder))))
+    left = (
+        *_attempt(lambda: _put_files_back(past, journals)),
+        *_attempt(lambda: restore_linker_cache(past, tooling)),
+        *_attempt(lambda: restore_system(past, work.host, tooling)),
+        # Everything is on the disk before the journal says that it was put back.
+        *_attempt(lambda: disk.sync_file_systems((*journals.environment.roots, journals.folder))),
+    )
     try:
         if left:
             journal.add("left", what=list(left)[:50])
@@ -110,12 +103,12 @@ def repair(work: Work) -> Execution | None:
         work.journals.tidy(ended=False)
         _refuse_unfinished_of_others(work)
         return None
-    if work.force and payload_recover.is_another(past.begin):
+    if work.force and past.is_of_another:
         Journal.resume(past).add("dropped", why="another-environment")
         work.journals.tidy(ended=False)
         return None
     _refuse_changed(past, work)
-    work.listener.note(f"apply number {past.id} was interrupted ({past.begin.get('at', '')}); putting things back")
+    work.listener.note(f"apply number {past.id} was interrupted ({past.begin.at}); putting things back")
     return _put_back(past, work, why="repair")
 
 
@@ -148,10 +141,10 @@ def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
 def _describe_undo(past: PastApply, work: Work) -> Execution:
     """What an undo would change."""
     _require_means(past, work)
-    install = past.begin.get("install", ())
+    install = past.begin.install
     restored = [f"{name}=={before}" for name, _, before in install if before]
-    restored += [str(name) for name in past.begin.get("remove", ())]
-    removed = [str(name) for name, _, before in install if not before]
+    restored += past.begin.remove
+    removed = [name for name, _, before in install if not before]
     system = version_changes(past)
     restored += [f"{name}={before} (apt)" for name, _, before in system if before]
     removed += [f"{name} (apt)" for name, _, before in system if not before]
@@ -166,13 +159,13 @@ def _describe_undo(past: PastApply, work: Work) -> Execution:
 def _put_back(past: PastApply, work: Work, why: str = "undo") -> Execution:
     _require_means(past, work)
     with ignored_signals():
-        left = put_all_back(Journal.resume(past), work, why=why)
-    install = past.begin.get("install", ())
+        left = put_all_back(past, work, why=why)
+    install = past.begin.install
     return Execution(
         status="broken" if left else "undone",
         id=past.id,
         installed=tuple(f"{name}=={before}" for name, _, before in install if before),
-        removed=tuple(str(name) for name, _, before in install if not before),
+        removed=tuple(name for name, _, before in install if not before),
         trouble=Trouble(message="not everything could be put back", code="left") if left else None,
         left=left,
         log=past.log,
@@ -210,7 +203,7 @@ def read_files(past: PastApply, journals: Journals) -> dict[str, Any] | None:
 def _refuse_changed(past: PastApply, work: Work) -> None:
     """Raise WorldError if others changed the environment after an interrupted `apply`: restoring files would break it."""
     prefix = work.environment.prefix
-    if payload_recover.is_another(past.begin):
+    if past.is_of_another:
         raise WorldError(
             f"apply number {past.id} was interrupted, and the environment at {prefix} was made again since",
             code="changed-since",
@@ -220,7 +213,7 @@ def _refuse_changed(past: PastApply, work: Work) -> None:
     reasons: list[str] = []
     with suppress(WorldError):  # an invalid journal is reported by the functions that use it
         files = read_files(past, work.journals) or {}
-        reasons = payload_recover.changed_since(past.begin, files, work.environment.packages)
+        reasons = payload_recover.changed_since(past.records[0], files, work.environment.packages)
     if reasons and not work.force:
         raise WorldError(
             f"apply number {past.id} was interrupted, and others changed the environment since: {'; '.join(reasons)}",
@@ -245,7 +238,7 @@ def _refuse_undo(past: PastApply, committed: list[PastApply], work: Work) -> Non
     read_files(past, work.journals)
     changed = changed_packages(past, work.environment)
     installed = installed_packages(work.host, work.environment)
-    installed_again = [name for name in past.begin.get("remove", ()) if name in installed]
+    installed_again = [name for name in past.begin.remove if name in installed]
     system = changed_system(past, work.host)
     if changed or installed_again or system:
         names = ", ".join((*changed, *installed_again, *system))
@@ -261,7 +254,9 @@ def changed_packages(past: PastApply, environment: Environment) -> tuple[str, ..
     """Return the names of packages that a committed journal installed and others changed since."""
     changed = []
     for installed in past.installed:
-        check_inside(list(installed.infos.values()), environment, past.folder)
+        for info in installed.infos.values():
+            if not environment.holds(info):
+                raise tampered(past.folder, f"it names a path outside of the environment: {info[:200]!r}")
         for name, digest in installed.records.items():
             record = f"{installed.infos.get(name)}/RECORD"
             if disk.kind(record) != "file" or disk.digest(record, "sha256") != digest:
@@ -316,7 +311,7 @@ def _way_back(folder: str, environment: Environment) -> str:
     past = None
     with suppress(WorldError):  # another user's journal may be unreadable
         past = read_journal(folder)
-    prefix = str(past.begin.get("prefix")) if past is not None else environment.prefix
+    prefix = past.begin.prefix if past is not None else environment.prefix
     if prefix != environment.prefix:
         return f"this is a copy of {prefix} made during that apply, and nothing can put it back: make the environment again"
     return f"`python3 {shlex.quote(f'{folder}/{RECOVER}')}` puts it back"

@@ -176,11 +176,10 @@ def _changes(
     known = []
     for path, text in _lists(folders):
         entries = [_effective(path, entry) for entry in _entries(path, text)]
-        stale = [_is_stale(entry) for entry in entries]
-        known += [entry for entry, is_stale in zip(entries, stale, strict=True) if not is_stale]
-        if any(stale):
-            is_all_stale = path != folders.main and all(is_stale or not entry for entry, is_stale in zip(entries, stale, strict=True))
-            wanted[path] = None if is_all_stale else _without_stale(path, text)
+        current = [entry for entry in entries if not _is_stale(entry)]
+        known += current
+        if len(current) < len(entries):
+            wanted[path] = None if path != folders.main and not any(current) else _without_stale(path, text)
     keys: dict[str, bytes] = {}
     missing = []
     for repository in repositories:

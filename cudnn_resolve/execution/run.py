@@ -13,7 +13,7 @@ from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, World
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.conditions import check_before, check_removals, check_room
-from cudnn_resolve.execution.exchange import Exchange, overlaps, plan_exchange, take_away
+from cudnn_resolve.execution.exchange import Exchange, overlaps, plan_exchange, save_leaving
 from cudnn_resolve.execution.fetch import check_known
 from cudnn_resolve.execution.installed import installed_packages, record_paths
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
@@ -34,12 +34,12 @@ from cudnn_resolve.execution.system_packages import change_system, prepare_syste
 from cudnn_resolve.execution.uv_staging import UV_LOCK, install_staged, move_staged
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
+from cudnn_resolve.host.child import payload_text
 from cudnn_resolve.host.installed_files import RECORD_BYTES
 from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.installable_wheel import Wheel
     from cudnn_resolve.execution.installer import Installer
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.task import Task, Work
@@ -68,9 +68,9 @@ def carry_out(task: Task, work: Work) -> Execution:
     except MemoryError:
         cause = out_of_memory()
     except BaseException as error:
-        _retreat_persistently(work, journal, InterruptError(type(error).__name__))
+        _roll_back_despite_signals(work, journal, InterruptError(type(error).__name__))
         raise
-    return _retreat_persistently(work, journal, cause)
+    return _roll_back_despite_signals(work, journal, cause)
 
 
 def _installer_for(task: Task, work: Work) -> Installer | None:
@@ -111,17 +111,14 @@ class _Preparation(Struct, frozen=True, kw_only=True):
     """Bytes that they will take there."""
     notes: tuple[str, ...]
 
-    @property
-    def wheels(self) -> tuple[Wheel, ...]:
-        """Wheels for the environment and its separate folder."""
-        return (*self.supply.wheels, *self.supply.folder_wheels)
-
 
 def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | None], installer: Installer | None) -> Execution:
     """Fetch everything, make the change, inspect the result, and commit."""
     prepared = _prepare(task, work, journal, own, installer)
     linker_cache = linker_cache_change(task, work.host)
-    _write_recovery_program(journal, work)
+    program = f"{journal.folder}/{RECOVER}"
+    disk.write_whole(program, payload_text("execution/payload_recover.py").encode())
+    work.listener.note(f"  if interrupted: `python3 {program}` puts the environment back")
     journal.add("files", store=prepared.store, **_files_record(prepared, work.environment))
     steps = _install_system(task, work, journal, prepared.reserve)
     if linker_cache is not None:
@@ -149,7 +146,7 @@ def _prepare(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes |
     supply = get_supply(task, work, journal, installer)
     installed = installed_packages(work.host, work.environment)
     check_removals(task, installed)
-    wheels = (*supply.wheels, *supply.folder_wheels)
+    wheels = supply.all_wheels
     if supply.folder_wheels:  # new wheels replace all that the folder holds
         own = {**folder_files(work.environment), **own}
     exchange = plan_exchange(wheels, task.remove, own, installed, work.host, work.environment)
@@ -157,17 +154,10 @@ def _prepare(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes |
     reserve = check_room(wheels, exchange, store, work.environment)
     leaving = {*task.remove, *(wheel.name for wheel in supply.wheels)}
     overlapping = overlaps(supply.wheels, installed.values(), leaving, exchange.save, work.host)
-    notes = (*overlapping, *check_links(task, work, journal, wheels, staged=supply.is_staged))
+    notes = (*overlapping, *check_links(task, work, journal, supply))
     for note in notes:
         work.listener.note(note)
     return _Preparation(supply=supply, own=own, exchange=exchange, store=store, reserve=reserve, notes=notes)
-
-
-def _write_recovery_program(journal: Journal, work: Work) -> None:
-    """Write the program that puts everything back without this one, and show its command, before anything changes."""
-    source = work.host.read_text(os.path.join(os.path.dirname(__file__), "payload_recover.py")) or ""
-    disk.write_whole(f"{journal.folder}/{RECOVER}", source.encode())
-    work.listener.note(f"  if interrupted: `python3 {journal.folder}/{RECOVER}` puts the environment back")
 
 
 def _files_record(prepared: _Preparation, environment: Environment) -> dict[str, Any]:
@@ -193,7 +183,7 @@ def _change_files(prepared: _Preparation, work: Work, journal: Journal, installe
     """Exchange the files of the environment; the journal says before each part what it is about to do."""
     journal.add("change")
     mark_environment(work.environment, journal.folder)
-    take_away(prepared.exchange, prepared.store)
+    save_leaving(prepared.exchange, prepared.store)
     journal.add("saved", count=len(prepared.exchange.save))
     steps: list[Done] = []
     if installer is not None:
@@ -208,7 +198,7 @@ def _change_files(prepared: _Preparation, work: Work, journal: Journal, installe
 
 def _install(supply: Supply, work: Work, journal: Journal, installer: Installer) -> Iterator[Done]:
     """Install the wheels, then unpack library wheels into the separate folder, which uses and deletes the staging folder."""
-    tooling, environ = work.tooling(journal), work.host.environ
+    tooling = work.tooling(journal)
 
     def done(what: str, result: ToolResult) -> Done:
         work.listener.end()
@@ -222,18 +212,17 @@ def _install(supply: Supply, work: Work, journal: Journal, installer: Installer)
         if supply.can_move:
             result = move_staged(journal.folder, work.environment)
         elif supply.is_staged:
-            result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
+            result = install_staged(journal.folder, work.environment, tooling, managed=work.managed)
         else:
-            result = install_wheels(installer, supply.wheels, work.environment, tooling, environ, managed=work.managed)
+            result = install_wheels(installer, supply.wheels, work.environment, tooling, managed=work.managed)
         yield done(f"{count} installed with {installer}", result)
     environment = folder_environment(work.environment)
     folder = environment.scheme["purelib"]
     for wheel in supply.folder_wheels:
         name = os.path.basename(wheel.path)
         work.listener.begin(f"unpacking {name} into {folder}")
-        yield done(
-            f"{name} unpacked into {folder}", install_wheels(installer, (wheel,), environment, tooling, environ, managed=work.managed)
-        )
+        result = install_wheels(installer, (wheel,), environment, tooling, managed=work.managed)
+        yield done(f"{name} unpacked into {folder}", result)
         disk.remove(f"{folder}/{UV_LOCK}")
 
 
@@ -245,7 +234,7 @@ def _installed_record(prepared: _Preparation, work: Work) -> dict[str, Any]:
     expected = {*prepared.exchange.add, *prepared.exchange.save}
     extra: list[str] = []
     records: dict[str, str] = {}
-    for wheel in prepared.wheels:
+    for wheel in prepared.supply.all_wheels:
         record = f"{wheel.info}/RECORD"
         if disk.kind(record) == "file":
             records[wheel.name] = disk.digest(record, "sha256")
@@ -256,7 +245,7 @@ def _installed_record(prepared: _Preparation, work: Work) -> dict[str, Any]:
             for path in record_paths(work.host.read_text(record, RECORD_BYTES) or "", os.path.dirname(wheel.info))
             if path not in expected and not path.endswith(".pyc") and work.environment.holds(path)
         ]
-    return {"extra": extra, "records": records, "infos": {wheel.name: wheel.info for wheel in prepared.wheels}}
+    return {"extra": extra, "records": records, "infos": {wheel.name: wheel.info for wheel in prepared.supply.all_wheels}}
 
 
 def _verify(task: Task, work: Work, journal: Journal, prepared: _Preparation) -> None:
@@ -285,30 +274,30 @@ class DifferenceError(WorldError):
 # ---- the way back from a failed or interrupted apply
 
 
-def _retreat_persistently(work: Work, journal: Journal | None, error: Exception) -> Execution:
-    """Retreat even if Ctrl-C is pressed again."""
+def _roll_back_despite_signals(work: Work, journal: Journal | None, error: Exception) -> Execution:
+    """Roll back even if Ctrl-C is pressed again."""
     while True:
         try:
-            return _retreat(work, journal, error)
+            return _roll_back(work, journal, error)
         except InterruptError:  # noqa: PERF203 - ends once no signal arrives before signals are held off
             continue
 
 
-def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution:
+def _roll_back(work: Work, journal: Journal | None, error: Exception) -> Execution:
     """Put everything back; raises the error itself if nothing was changed yet."""
     with ignored_signals():
         work.listener.end()
         trouble = Trouble(message=f"interrupted ({error})", code="interrupted")
         if isinstance(error, CudnnResolveError):
             trouble = Trouble(message=error.message, code=error.code, context=error.context, hint=error.hint)
-        if journal is None or read_journal(journal.folder) is None:  # a signal or a full disk came before its first record
+        past = read_journal(journal.folder) if journal is not None else None
+        if journal is None or past is None:  # a signal or a full disk came before its first record
             if journal is not None and journal.has_changed:
                 return _stranded(trouble, journal.id, f"{journal.folder}: the journal was removed, and the saved files with it")
             work.journals.unmark()
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", trouble=trouble)
-        past = journal.read()
         log = journal.log if disk.kind(journal.log) else None
         if past.state == "begun":
             journal.add("dropped", why="index-unavailable" if isinstance(error, IndexUnavailableError) else trouble.code)
@@ -318,11 +307,11 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
             if isinstance(error, CudnnResolveError):
                 raise error
             return Execution(status="interrupted", id=journal.id, trouble=trouble, log=log)
-        if payload_recover.is_another(past.begin):
+        if past.is_of_another:
             prefix = work.environment.prefix
             return _stranded(trouble, journal.id, f"{prefix} was moved or made again; move it back, then undo this apply")
         work.listener.begin("putting everything back")
-        left = put_all_back(journal, work, why=trouble.code)
+        left = put_all_back(past, work, why=trouble.code)
         work.listener.end()
         differences = error.differences if isinstance(error, DifferenceError) else ()
         return Execution(

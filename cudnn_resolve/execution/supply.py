@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from cudnn_resolve.execution.uv_staging import UV_LOCK, can_move, can_stage, cle
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later, gather
+from cudnn_resolve.index.address import url_of
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -40,38 +40,37 @@ class Supply(Struct, frozen=True, kw_only=True):
     """The wheels of a task, fetched and verified."""
 
     wheels: tuple[Wheel, ...]
-    is_staged: bool
-    """True if uv unpacked them into the journal's folder."""
-    can_move: bool
-    """True if the staged files can be moved into the environment as they are."""
     folder_wheels: tuple[Wheel, ...] = ()
     """Library wheels for the separate folder; their names say so."""
+    can_move: bool = False
+    """True if the staged files can be moved into the environment as they are."""
     sync: Later[None] | None = None
     """Sync of the staged files to the disk, begun early so that the one at the end takes less time."""
+
+    @property
+    def all_wheels(self) -> tuple[Wheel, ...]:
+        """Wheels for the environment and its separate folder."""
+        return (*self.wheels, *self.folder_wheels)
+
+    @property
+    def is_staged(self) -> bool:
+        """True if uv unpacked the wheels into the journal's folder."""
+        return self.sync is not None
 
 
 def get_supply(task: Task, work: Work, journal: Journal, installer: Installer | None) -> Supply:
     """Fetch and verify every wheel of a task; raises WorldError if one cannot be had or is refused."""
-    folder_wheels = _folder_wheels(task, work, journal)
-    staged = _stage(task, work, journal) if installer == "uv" else None
-    if staged is None:
-        wheels = _fetch_all(task.install, work, journal, work.environment)
-        return Supply(wheels=wheels, is_staged=False, can_move=False, folder_wheels=folder_wheels)
-    wheels, sync = staged
-    is_movable = can_move(journal.folder, work.environment)
-    return Supply(wheels=wheels, is_staged=True, can_move=is_movable, folder_wheels=folder_wheels, sync=sync)
-
-
-def _folder_wheels(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
-    """The wheels that the separate folder lacks, which own the lock file that uv leaves there."""
     environment = folder_environment(work.environment)
-    wheels = _fetch_all(missing_folder_wheels(task, work.host, work.environment), work, journal, environment)
-    lock = f"{environment.scheme['purelib']}/{UV_LOCK}"
-    return tuple(replace(wheel, name=f"{wheel.name} in {FOLDER}", paths=(*wheel.paths, lock)) for wheel in wheels)
+    fetched = _fetch_all(missing_folder_wheels(task, work.host, work.environment), work, journal, environment)
+    lock = f"{environment.scheme['purelib']}/{UV_LOCK}"  # uv leaves it there: the wheels own it
+    folder_wheels = tuple(replace(wheel, name=f"{wheel.name} in {FOLDER}", paths=(*wheel.paths, lock)) for wheel in fetched)
+    staged = _stage(task, work, journal) if installer == "uv" else None
+    supply = staged or Supply(wheels=_fetch_all(task.install, work, journal, work.environment))
+    return replace(supply, folder_wheels=folder_wheels)
 
 
-def _stage(task: Task, work: Work, journal: Journal) -> tuple[tuple[Wheel, ...], Later[None]] | None:
-    """The packages as uv fetched and verified them, and their sync to the disk; None if we must fetch them ourselves.
+def _stage(task: Task, work: Work, journal: Journal) -> Supply | None:
+    """The packages as uv fetched and verified them; None if we must fetch them ourselves.
 
     An older uv writes scripts wherever a wheel says, so its wheels are inspected before. Files that a safe uv fetches are inspected where
     it unpacked them, which costs no request.
@@ -90,19 +89,19 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[tuple[Wheel, ...],
         return None
     sync = Later(lambda: disk.sync_file_systems((journal.folder,)))
     staging = f"{journal.folder}/{STAGING}"
-    needs_room = not can_move(journal.folder, environment)  # what cannot be moved takes space in the environment, too
+    is_movable = can_move(journal.folder, environment)  # what cannot be moved takes space in the environment, too
     if contents is None:
         wheels = check_staged(wheels, staging, environment)
-        if needs_room:
+        if not is_movable:
             size = sum(disk.size_of(f"{staging}{path[len(environment.prefix) :]}") for path in wheels[0].paths)
             wheels = (replace(wheels[0], unpacked=size), *wheels[1:])
     else:
         wheels = tuple(
-            replace(wheel, unpacked=found.unpacked if needs_room else 0, sums=sums_of(found, wheel.name, environment))
+            replace(wheel, unpacked=0 if is_movable else found.unpacked, sums=sums_of(found, wheel.name, environment))
             for wheel, found in zip(wheels, contents, strict=True)
         )
     journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
-    return wheels, sync
+    return Supply(wheels=wheels, can_move=is_movable, sync=sync)
 
 
 def _contents(task: Task, members: Callable[[File], Contents | None]) -> list[Contents] | None:
@@ -129,7 +128,7 @@ def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...
             work.listener.advance(sizes.get(name, 0))
 
     tooling = replace(work.tooling(journal), on_line=on_line)
-    wheels = stage(task.install, journal.folder, work.environment, tooling, work.host.environ)
+    wheels = stage(task.install, journal.folder, work.environment, tooling)
     work.listener.end()
     return wheels
 
@@ -153,7 +152,7 @@ def _fetch(package: PipAction, work: Work, journal: Journal, environment: Enviro
         return fetch(package, journal.wheels, environment, work.download, work.listener.advance)
     except WorldError as error:
         if error.code == "wheel-bad":
-            clean_cache(package.name, journal.folder, work.environment, work.tooling(journal), work.host.environ)
+            clean_cache(package.name, journal.folder, work.environment, work.tooling(journal))
         raise
 
 
@@ -161,9 +160,9 @@ def _with_file(package: PipAction, work: Work, journal: Journal) -> PipAction:
     """The package with its file, which pip finds by name if the plan has none."""
     if package.file is not None:
         return package
-    path = download_by_name(package, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
-    url = f"file://{quote(path, errors='surrogateescape')}"
-    return replace(package, file=File(filename=os.path.basename(path), url=url, hashes={"sha256": disk.digest(path, "sha256")}))
+    path = download_by_name(package, journal.wheels, work.environment, work.tooling(journal))
+    hashes = {"sha256": disk.digest(path, "sha256")}
+    return replace(package, file=File(filename=os.path.basename(path), url=url_of(path), hashes=hashes))
 
 
 def counted(count: int, noun: str) -> str:

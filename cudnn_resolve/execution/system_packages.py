@@ -145,7 +145,7 @@ def restore_system(past: PastApply, host: Host, tooling: Tooling) -> tuple[str, 
 
 def _restore_packages(record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
     before = {name: version for name, (_, version) in record.changes.items()}
-    left = _unpack_torn_packages(record, folder, apt, tooling)
+    left = _unpack_half_installed(record, folder, apt, tooling)
     installed = aptget.installed_versions(apt)
     present = aptget.present_packages(apt)
     new = [name for name, version in before.items() if version is None and name in present]
@@ -186,14 +186,14 @@ def _reinstall(packages: list[AptAction], record: _AptRecord, folder: str, apt: 
     return [f"{', '.join(package.pin for package in packages)}: {result.why()}{modified}"]
 
 
-def _unpack_torn_packages(record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
+def _unpack_half_installed(record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
     """Unpack packages again that a killed dpkg left half unpacked: only then it knows all their files, and can remove them.
 
     Returns the packages whose .deb file is not at hand any more.
     """
     left = []
-    torn = aptget.half_installed(apt)
-    arriving = {name: version for name, (version, _) in record.changes.items() if name in torn}
+    half_installed = aptget.half_installed(apt)
+    arriving = {name: version for name, (version, _) in record.changes.items() if name in half_installed}
     for name, version in arriving.items():  # one at a time, so that one failure does not stop the others
         kept = [f"{ARRIVING_DEBS}/{file}" for file in aptget.deb_files({name: version}, f"{folder}/{ARRIVING_DEBS}").values()]
         intact = [f"{folder}/{file}" for file in kept if _is_intact(record, folder, file)]
@@ -243,7 +243,7 @@ def keep_arriving(apt: Apt, versions: Mapping[str, str], folder: str, tooling: T
 
     A killed dpkg forgets the files that it had unpacked of a package until it unpacks that package again.
     """
-    target, cache = f"{folder}/{ARRIVING_DEBS}", aptget.archives(apt)
+    target, cache = f"{folder}/{ARRIVING_DEBS}", aptget.configured(apt, "Dir::Cache::archives/d", "/var/cache/apt/archives")
     disk.make_folder(target, 0o755)
     cached = aptget.deb_files(versions, cache)
     paths = [f"{cache}/{file}" for file in cached.values()]

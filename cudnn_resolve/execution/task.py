@@ -41,9 +41,9 @@ class Task(Struct, frozen=True, kw_only=True):
     """Library wheels that belong into the separate folder."""
     linker_folders: tuple[str, ...] = ()
     """Folders for the linker cache."""
-    pinned: Mapping[str, str] | None = None
+    pinned: Mapping[str, str] = {}
     """Version of every pip package of the plan, kept ones included."""
-    cudnn: Mapping[str, str] | None = None
+    cudnn: Mapping[str, str] = {}
     """Distribution of a framework to the cuDNN that it must load."""
     unpinned: tuple[str, ...] = ()
     without_gpu: tuple[str, ...] = ()
@@ -91,7 +91,6 @@ class Work(Struct, frozen=True, kw_only=True):
     """Execution context."""
 
     host: Host
-    environment: Environment
     journals: Journals
     hold: Hold
     words: tuple[str, ...] = ()
@@ -112,6 +111,11 @@ class Work(Struct, frozen=True, kw_only=True):
     trusted: bool = False
     """True if files without known hashes may be installed."""
 
+    @property
+    def environment(self) -> Environment:
+        """The environment that is changed."""
+        return self.journals.environment
+
     def tooling(self, journal: Journal) -> Tooling:
         """Settings shared by all tools of this run."""
-        return Tooling(log=journal.log, share=(self.hold.handle,), cwd=journal.folder)
+        return Tooling(log=journal.log, share=(self.hold.handle,), environ=self.host.environ, cwd=journal.folder)

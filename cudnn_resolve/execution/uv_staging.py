@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -60,9 +59,7 @@ def can_stage(packages: tuple[PipAction, ...], environment: Environment) -> bool
     return all(package.file is not None and strong(package.file.hashes) and package.file.is_wheel for package in packages)
 
 
-def stage(
-    packages: tuple[PipAction, ...], folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]
-) -> tuple[Wheel, ...] | None:
+def stage(packages: tuple[PipAction, ...], folder: str, environment: Environment, tooling: Tooling) -> tuple[Wheel, ...] | None:
     """Let uv fetch, verify and unpack packages below a journal's folder; None if it cannot, WorldError if it refuses one.
 
     Only the first wheel lists paths and folders: those of all of them.
@@ -77,7 +74,8 @@ def stage(
         if tooling.on_line is not None:
             tooling.on_line(line)
 
-    result = _install(lock, environment, replace(tooling, on_line=on_line), {**environ, "RUST_LOG": "uv_extract=warn"}, "--prefix", staging)
+    watched = replace(tooling, on_line=on_line, environ={**tooling.environ, "RUST_LOG": "uv_extract=warn"})
+    result = _install(lock, environment, watched, "--prefix", staging)
     if skipped or not result.ok:
         disk.remove_tree(staging)
         if not skipped:
@@ -122,11 +120,11 @@ def _site(prefix: str, environment: Environment) -> str:
     return f"{prefix}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
 
 
-def clean_cache(name: str, folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]) -> None:
+def clean_cache(name: str, folder: str, environment: Environment, tooling: Tooling) -> None:
     """Remove a refused package from uv's cache if uv was tried, so that the next `apply` reports its fault again."""
     if environment.uv is not None and disk.kind(f"{folder}/{_PYLOCK}") is not None:
         argv = (environment.uv, "cache", "clean", "--no-config", "--color", "never", "--", name)
-        run_tool(argv, tooling, env={**uv_environ(environ), "UV_LOCK_TIMEOUT": "10"})
+        run_tool(argv, tooling, env={**uv_environ(tooling.environ), "UV_LOCK_TIMEOUT": "10"})
 
 
 def can_move(folder: str, environment: Environment) -> bool:
@@ -143,16 +141,16 @@ def move_staged(folder: str, environment: Environment) -> ToolResult:
     return ToolResult(returncode=0, seconds=clock.seconds() - began)
 
 
-def install_staged(folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str], *, managed: bool) -> ToolResult:
+def install_staged(folder: str, environment: Environment, tooling: Tooling, *, managed: bool) -> ToolResult:
     """Install what was staged once more, from uv's cache alone."""
     options = ("--offline", "--break-system-packages") if managed else ("--offline",)
-    return _install(f"{folder}/{_PYLOCK}", environment, tooling, environ, *options)
+    return _install(f"{folder}/{_PYLOCK}", environment, tooling, *options)
 
 
-def _install(lock: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str], *options: str) -> ToolResult:
+def _install(lock: str, environment: Environment, tooling: Tooling, *options: str) -> ToolResult:
     assert environment.uv is not None
     argv = (environment.uv, "pip", "install", "-r", lock, "--python", environment.python, *_OPTIONS, *options)
-    return run_tool(argv, tooling, env=uv_environ(environ))
+    return run_tool(argv, tooling, env=uv_environ(tooling.environ))
 
 
 def _info_name(package: PipAction) -> str:

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 
+def record_hash(sha256: bytes) -> str:
+    """A digest as RECORD writes it, `sha256=PmNdPHPnQzAvuAS…`."""
+    from base64 import urlsafe_b64encode  # most commands hash nothing
+
+    return f"sha256={urlsafe_b64encode(sha256).rstrip(b'=').decode()}"
+
+
 def record_rows(text: str) -> Iterator[tuple[str, str, int | None]]:
     """Path, hash and size in bytes of each file, as far as they are given; a line that is not CSV ends the list.
 

@@ -24,6 +24,8 @@ _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|quadro|graphics|\d+ ?gb)\b|[^a-
 _LAST_NUMBER = re.compile(r"(.*?)(\d{1,18})(\D*)")
 _STACK_APT = re.compile(r"cuda|cudnn|nv|^lib(?:cu|npp)|^python|^tensorrt")
 """System packages that a plan can depend on."""
+ClassKey = tuple[Any, ...]
+"""Everything that decides which resolution a host gets."""
 UNKNOWN_LIST = "not known"
 LISTS = ("pip", "apt")
 _MAX_SPREADS = 20_000
@@ -109,19 +111,19 @@ class Classes:
     def _key(self, facts: Facts, machine: Machine) -> ClassKey:
         driver = machine.driver
         gpus = {(str(gpu.capability) if gpu.capability else gpu.label, gpu.kind or "") for gpu in machine.gpus}
-        return ClassKey(
-            arch=machine.arch,
-            os=machine.os,
-            glibc=machine.glibc,
-            python=machine.python_full if self._whole else machine.python and f"{machine.python[0]}.{machine.python[1]}",
-            free_threaded=machine.free_threaded,
-            driver="absent" if machine.driver_absent else str(driver if self._exact_driver else driver.major) if driver else "",
-            step=sum(step <= driver for step in self._steps) if driver is not None else 0,
-            cuda=str(machine.native_cuda) if machine.native_cuda else "",
-            compat=str(machine.compat),
-            gpus=frozenset(gpus),
-            root=machine.root,
-            environment=self._environment(facts, machine) if self._whole else (),
+        return (
+            machine.arch,
+            machine.os,
+            machine.glibc,
+            machine.python_full if self._whole else machine.python and f"{machine.python[0]}.{machine.python[1]}",
+            machine.free_threaded,
+            "absent" if machine.driver_absent else str(driver if self._exact_driver else driver.major) if driver else "",
+            sum(step <= driver for step in self._steps) if driver is not None else 0,  # the toolkits whose minimum it reaches
+            str(machine.native_cuda) if machine.native_cuda else "",
+            str(machine.compat),
+            frozenset(gpus),
+            machine.root,
+            self._environment(facts, machine) if self._whole else (),
         )
 
     def _environment(self, facts: Facts, machine: Machine) -> tuple[Any, ...]:
@@ -153,25 +155,6 @@ def _diagnosed_facts(facts: Facts) -> str:
     """Facts that matter for findings but not for plans: loaded libraries, and the state of the driver and its GPUs."""
     hidden = {gpu.hidden for gpu in or_none(facts.gpus) or ()}
     return repr((facts.driver, facts.frameworks, facts.loader, facts.container, sorted(hidden)))
-
-
-class ClassKey(Struct, frozen=True, kw_only=True):
-    """Everything that decides which resolution a host gets."""
-
-    arch: str
-    os: str | None
-    glibc: tuple[int, int] | None
-    python: str | None
-    free_threaded: bool
-    driver: str
-    """Its branch, or its version under the strict policy."""
-    step: int
-    """Number of minimum drivers of toolkits that it reaches."""
-    cuda: str
-    compat: str
-    gpus: frozenset[tuple[str, str]]
-    root: bool | None
-    environment: tuple[Any, ...]
 
 
 def _class(key: ClassKey, group: Group, *, is_unique: bool) -> FleetClass:

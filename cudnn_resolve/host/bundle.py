@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, first_few
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.environment_mutex import lock
 
@@ -127,8 +127,7 @@ def verify(folder: str, files: Iterable[BundledFile], progress: Progress | None 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
         changed = [file.name for file, is_bad in zip(largest_first, threads.map(is_changed, largest_first), strict=True) if is_bad]
     if changed:
-        more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
-        raise damaged(folder, f"{', '.join(sorted(changed)[:4])}{more} {'does' if len(changed) == 1 else 'do'} not match {SUMS}")
+        raise damaged(folder, f"{first_few(sorted(changed), 4)} {'does' if len(changed) == 1 else 'do'} not match {SUMS}")
 
 
 def verify_touched(folder: str, files: Sequence[BundledFile], progress: Progress | None = None) -> None:

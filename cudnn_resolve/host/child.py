@@ -6,13 +6,21 @@ import json
 import os
 from typing import Any
 
+from cudnn_resolve.host.payload_door import read
+
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
 MARK = "cudnn-resolve-answer "
 """Prefix of the answer line, so that other output in the stream does no harm."""
 
 
 def payload_path(name: str) -> str:
     """Path of a payload, such as `probe/payload_python.py`."""
-    return os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
+    return os.path.join(PACKAGE, name)
+
+
+def payload_text(name: str) -> str:
+    """Source of a payload, for another machine or a copy; "" if it cannot be read."""
+    return (read(payload_path(name), 0, 1 << 20) or b"").decode()
 
 
 def answer_of(output: str) -> dict[str, Any] | None:

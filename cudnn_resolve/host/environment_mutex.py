@@ -12,7 +12,7 @@ import fcntl
 import os
 import time
 
-from cudnn_resolve.host.disk import refusal
+from cudnn_resolve.host.disk import refused
 
 _PAUSE_SECONDS = 0.02
 
@@ -37,10 +37,8 @@ def hold(folder: str, *, wait_seconds: float = 0.0, shared: bool = False) -> Hol
 
     A `shared` lock keeps out only exclusive ones.
     """
-    try:
+    with refused(folder):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise refusal(error, folder) from None
     locked = lock(handle, wait_seconds, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     if locked is False:
         os.close(handle)

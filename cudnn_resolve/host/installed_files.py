@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.facts.model import Facts, Problem, or_none
-from cudnn_resolve.facts.record import record_rows
+from cudnn_resolve.facts.record import record_hash, record_rows
 from cudnn_resolve.host.protocol import FileStat, Host, is_dir
 
 Kind = Literal["missing", "empty", "changed", "foreign"]
@@ -271,8 +271,7 @@ def _matches(claim: _Claim, size: int, digest: str | None) -> bool:
 
 def _hash(host: Host, path: str, size: int) -> str | None:
     """Hash of a file as RECORD writes it; None if it cannot be read."""
-    import base64  # slow to import, and most runs hash nothing
-    import hashlib
+    import hashlib  # slow to import, and most runs hash nothing
 
     digest = hashlib.sha256()
     for offset in range(0, size, _CHUNK_BYTES):
@@ -280,7 +279,7 @@ def _hash(host: Host, path: str, size: int) -> str | None:
         if not chunk:
             return None
         digest.update(chunk)
-    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+    return record_hash(digest.digest())
 
 
 def _rows(text: str, folder: str, written_ns: int) -> Iterator[tuple[str, _Claim | None]]:

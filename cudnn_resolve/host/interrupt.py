@@ -20,8 +20,7 @@ class InterruptError(Exception):
     """A request to end this program; the text is the name of the signal."""
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
-    del frame
+def _raise(number: int, _: FrameType | None) -> None:
     raise InterruptError(signal.Signals(number).name)
 
 

@@ -102,17 +102,15 @@ def installed_libraries(
 
 def installed_site(host: Host, roots: Iterable[str], system: SystemLibraries, book: Book) -> Site:
     """The environment with these folders of packages as it is installed."""
-    packages = declared(host, roots)
-    return planned_site(tuple(installed_libraries(host, roots)), packages, system, book)
+    return planned_site(installed_libraries(host, roots), declared(host, roots), system, book)
 
 
 def planned_site(
-    libraries: tuple[PackagedLibrary, ...], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries, book: Book
+    libraries: Iterable[PackagedLibrary], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries, book: Book
 ) -> Site:
     """An environment with these libraries and packages."""
-    return Site(
-        libraries=libraries, packages=packages, find=system.find, look=system.look, ahead=system.ahead, opens=opened_names(book, packages)
-    )
+    opens = opened_names(book, packages)
+    return Site(libraries=tuple(libraries), packages=packages, find=system.find, look=system.look, ahead=system.ahead, opens=opens)
 
 
 def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) -> Iterator[PackagedLibrary]:
@@ -122,7 +120,7 @@ def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) ->
     """
     if name.startswith("nvidia-"):
         with Archive(path) as archive:
-            members = [member.name for member in archive.members() if LIBRARY.search(member.name)]
+            members = [name for name in archive.contents().names if LIBRARY.search(name)]
         found = tuple((member, Elf(arch=arch, bits=64, soname=member.rpartition("/")[2])) for member in members)
     else:
         try:

@@ -5,6 +5,7 @@ Connections, logins, vaults and jump hosts are as Ansible is configured; none of
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -176,12 +177,8 @@ def _variables(settings: Any) -> dict[str, str]:
 @cache
 def _password(what: str) -> str:
     """Password for which Ansible is configured to ask, asked for once however many plays there are."""
-    try:
-        return getpass(f"{what} password: ") if sys.stdin.isatty() else _refuse(what)
-    except EOFError:
-        return _refuse(what)
-
-
-def _refuse(what: str) -> str:
+    with contextlib.suppress(EOFError):
+        if sys.stdin.isatty():
+            return getpass(f"{what} password: ")
     hint = "put it into a vault variable instead: ansible_become_password, ansible_password"
     raise UsageError(f"Ansible is configured to ask for the {what} password, but there is no terminal", code="usage-terminal", hint=hint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +11,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import cudnn_resolve
 from cudnn_resolve.errors import CudnnResolveError, WorldError
+from cudnn_resolve.host.child import PACKAGE, payload_text
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import TEXT_LIMIT_BYTES, CommandResult, FileStat, Host
 
@@ -21,7 +20,6 @@ Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 """Run a payload (`payload_door.py`) with a job on the machine and return its answer; raises WorldError."""
 T = TypeVar("T")
 MOST_ROUNDS = 60
-_PACKAGE = os.path.dirname(cudnn_resolve.__file__)
 _PLACEHOLDER = "{cudnn_resolve}"
 """Stands for the directory of this package in questions."""
 
@@ -133,18 +131,13 @@ def ask_in_rounds(ask: Ask, work: Callable[[Host], T], *, guess: bool = True) ->
     raise WorldError(f"the machine still raised new questions after {MOST_ROUNDS} rounds", code="host-answer")
 
 
-def program_text(name: str) -> str:
-    """Source of a payload, such as `host/payload_door.py`."""
-    return LinuxHost().read_text(f"{_PACKAGE}/{name}") or ""
-
-
 @cache
 def _payloads() -> dict[str, str]:
     """Payloads that a question may name, by their path in this package."""
-    names = [f"{room}/{name}" for room in ("probe", "validation") for name in LinuxHost().list_dir(f"{_PACKAGE}/{room}")]
-    return {name: program_text(name) for name in names if re.search(r"/payload\w*\.py$", name)}
+    names = [f"{room}/{name}" for room in ("probe", "validation") for name in LinuxHost().list_dir(f"{PACKAGE}/{room}")]
+    return {name: payload_text(name) for name in names if re.search(r"/payload\w*\.py$", name)}
 
 
 def _portable(text: str) -> str:
     """A text with a placeholder for the directory of this package."""
-    return text.replace(_PACKAGE, _PLACEHOLDER)
+    return text.replace(PACKAGE, _PLACEHOLDER)

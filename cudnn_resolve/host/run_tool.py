@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from cudnn_resolve.host.disk import refusal
+from cudnn_resolve.host.disk import refusal, refused
 from cudnn_resolve.host.interrupt import deferred_signals, ignored_signals, unblock_signals
 
 TAIL_LINES = 40
@@ -61,6 +61,8 @@ class Tooling(Struct, frozen=True, kw_only=True):
     """File to which all output is appended."""
     share: tuple[int, ...] = ()
     """File descriptors that tools inherit: the lock on the environment."""
+    environ: Mapping[str, str] = {}
+    """The user's variables, from which the environment of each tool is made."""
     cwd: str | None = None
     on_line: Callable[[str], None] | None = None
 
@@ -72,11 +74,9 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
     that is killed leaves packages half configured; an interrupt then waits for it.
     """
     began = time.monotonic()
-    try:
+    with refused(tooling.log):
         log = open(tooling.log, "ab", buffering=0)  # noqa: SIM115 - closed below, once the tool has ended
         log.write(f"$ {' '.join(argv)}\n".encode("utf-8", "replace"))
-    except OSError as error:
-        raise refusal(error, tooling.log) from None
     with log:
         prepare = unblock_signals if outlives else _dying_with(os.getpid())
         process: subprocess.Popen[bytes] | None = None

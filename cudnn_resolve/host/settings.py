@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.host.payload_door import read
 from cudnn_resolve.matrix.toml import decode
 
 _LARGEST_BYTES = 8 * 1024 * 1024
@@ -45,12 +46,8 @@ def modules() -> Mapping[str, Any]:
 
 
 def _table(path: str) -> dict[str, Any] | None:
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-            content = stream.read(_LARGEST_BYTES)
-    except OSError:
-        return None
-    if b"cudnn-resolve" not in content:
+    content = read(path, 0, _LARGEST_BYTES)
+    if content is None or b"cudnn-resolve" not in content:
         return None
     try:
         tool = decode(content.decode("utf-8")).get("tool", {})

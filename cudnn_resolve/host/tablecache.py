@@ -6,6 +6,7 @@ the very bytes of its source and for the program that wrote it; otherwise the so
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat as modes
 import time
@@ -35,10 +36,7 @@ def user_copies(directory: str) -> Copies | None:
 
 def checksum(parts: Iterable[bytes]) -> str:
     """CRC-32 as eight hexadecimal digits, for contents that nobody has a reason to forge."""
-    total = 0
-    for part in parts:
-        total = crc32(part, total)
-    return f"{total:08x}"
+    return f"{crc32(b''.join(parts)):08x}"
 
 
 def _stamp() -> str:
@@ -83,7 +81,8 @@ class Copies:
                 stream.write(self._header(source, body) + body)
             os.replace(temporary, path)
         except OSError:
-            os.unlink(temporary)
+            with contextlib.suppress(OSError):  # `clean` may have removed the folder meanwhile
+                os.unlink(temporary)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, f"{name.replace('/', '-').encode('ascii', 'replace').decode()}.msgpack")

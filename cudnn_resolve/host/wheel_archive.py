@@ -6,25 +6,13 @@ import zipfile
 import zlib
 from lzma import LZMAError
 
-from msgspec import Struct
-
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.requirement.source import Contents
 
 MOST_MEMBERS = 400_000
 MOST_TEXT_BYTES = 64 << 20
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, LZMAError, ValueError, EOFError, NotImplementedError, RuntimeError, LookupError)
 """Exceptions of zipfile for damaged files."""
-
-
-class Member(Struct, frozen=True, kw_only=True):
-    """One file of an archive."""
-
-    name: str
-    size: int
-    """Unpacked size in bytes."""
-    is_link: bool = False
-    checksum: int = 0
-    """CRC-32."""
 
 
 class Archive:
@@ -43,16 +31,18 @@ class Archive:
     def __exit__(self, *exception: object) -> None:
         self._zip.close()
 
-    def members(self) -> tuple[Member, ...]:
+    def contents(self) -> Contents:
         """Every file, directories left out; raise WorldError if there are more than any wheel has."""
         infos = self._zip.infolist()
         if len(infos) > MOST_MEMBERS:
             raise bad_wheel(self.path, f"it has {len(infos)} members")
-        return tuple(
-            # `orig_filename` is what the archive holds; `filename` is cut at a NUL byte, and other programs may read it differently.
-            Member(name=info.orig_filename, size=info.file_size, is_link=(info.external_attr >> 28) == 0o12, checksum=info.CRC)
-            for info in infos
-            if not info.orig_filename.endswith("/")
+        # `orig_filename` is what the archive holds; `filename` is cut at a NUL byte, and other programs may read it differently.
+        files = [info for info in infos if not info.orig_filename.endswith("/")]
+        return Contents(
+            names=tuple(info.orig_filename for info in files),
+            unpacked=sum(info.file_size for info in files),
+            checksums=tuple(info.CRC for info in files),
+            links=tuple(info.orig_filename for info in files if (info.external_attr >> 28) == 0o12),
         )
 
     def folders(self) -> tuple[str, ...]:

@@ -348,7 +348,7 @@ def stopped_in(journals: Journals) -> Stopped | None:
             raise unknown
         return None
     begin = applies[-1].begin
-    return Stopped(words=tuple(begin.get("words", ())), folder=begin.get("folder", "."), python=environment.python)
+    return Stopped(words=begin.words, folder=begin.folder, python=environment.python)
 
 
 def undo(request: ApplyRequest, number: int | None, interaction: Interaction) -> ApplyResult:
@@ -407,7 +407,6 @@ def locked(environment: Environment, request: ApplyRequest, interaction: Interac
             _mark(journals, environment, request.words)
         yield Work(
             host=LinuxHost(),
-            environment=environment,
             journals=journals,
             hold=handle,
             listener=interaction.listener,

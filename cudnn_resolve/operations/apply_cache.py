@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.creation import journals_at
 from cudnn_resolve.execution.environment import Environment
-from cudnn_resolve.execution.journal import FILE
 from cudnn_resolve.execution.model import Execution
-from cudnn_resolve.execution.payload_recover import GUIDE, MARK
+from cudnn_resolve.execution.payload_recover import GUIDE, JOURNAL, MARK
 from cudnn_resolve.host import disk, fingerprint
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations.options import ApplyRequest
@@ -79,7 +78,7 @@ class ApplyCache:
             self.disable()
 
     def _key(self) -> bytes:
-        newest = f"{self._journals.folder}/{self._journals.newest():06d}/{FILE}"
+        newest = f"{self._journals.folder}/{self._journals.newest():06d}/{JOURNAL}"
         return fingerprint.digest([self._question.hex(), (self._state or b"").hex(), repr(disk.state_of(newest))])
 
     def load(self) -> CachedResult | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os.path
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve import execution
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.execution.fetch import Download, check_known, strong, wrong_hash
 from cudnn_resolve.execution.task import Task
@@ -22,8 +20,8 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk, user_folders
 from cudnn_resolve.host.bundle import SUMS, WHEELS, BundledFile, has_digest, is_bundle
+from cudnn_resolve.host.child import payload_text
 from cudnn_resolve.host.files import folder_of
-from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.index.address import is_local
 from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.locking.bundled import bundled_lock_name, fitting_wheels, folder_files, map_folder_wheels, map_wheels
@@ -197,7 +195,7 @@ def _fill(lock: Lock, request: BundleRequest, folder: str, listener: Listener, s
     kept_packages = {name for packages in taken.values() for name in packages}
     bundled = _with_bundled_files(lock, kept_packages, sums)
     text, plan = write(bundled), _start_plan(bundled, machines, sums, debs)
-    more = _programs()
+    more = {"start.py": payload_text("execution/payload_start.py"), "start": _START}
     if request.sbom:
         from cudnn_resolve.report.sbom import render
 
@@ -309,13 +307,6 @@ def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, 
 def _entry(name: str, version: str | None, files: Iterable[str], sums: Mapping[str, str]) -> dict[str, Any]:
     """Entry of a package for `start.py`."""
     return {"name": name, "version": version, "wheels": {file: sums[file] for file in files}}
-
-
-def _programs() -> dict[str, str]:
-    """The start script in Python, and the shell script that finds a Python for it."""
-    host = LinuxHost()
-    source = host.read_text(os.path.join(os.path.dirname(execution.__file__), "payload_start.py")) or ""
-    return {"start.py": source, "start": _START}
 
 
 def _with_pip(folder: str, sums: dict[str, str]) -> Iterator[str]:

@@ -249,7 +249,6 @@ def _unloaded_cudnn(facts: Facts) -> Iterator[Finding]:
 def _unfinished(environment: Environment) -> Iterator[Finding]:
     """Findings for an interrupted `apply`, and for packages that others have changed since the last one."""
     from cudnn_resolve.execution.journal_store import Journals
-    from cudnn_resolve.execution.payload_recover import is_another
     from cudnn_resolve.execution.recover import changed_packages, interrupted, unfinished_of_others
 
     journals = Journals(environment)
@@ -258,7 +257,7 @@ def _unfinished(environment: Environment) -> Iterator[Finding]:
     if unknown is not None:  # `--undo` and `--resume` have no journal here: the mark itself says what is left
         remedies = (Remedy(text=unknown.hint or "make the environment again"),)
         yield _interrupted(unknown.message, unknown.context or environment.prefix, remedies)
-    elif past is not None and is_another(past.begin):
+    elif past is not None and past.is_of_another:
         summary = "an apply was interrupted, but the environment was made again since: nothing of that apply is left in it"
         remedies = (Remedy(text="`cudnn-resolve apply --force ...` discards that apply and continues"),)
         yield _interrupted(summary, past.folder, remedies, "warning")

@@ -14,8 +14,8 @@ from typing import Any
 from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.facts.codec import encode, from_mapping
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.child import MARK, answer_of
-from cudnn_resolve.host.relay import Ask, ask_in_rounds, program_text
+from cudnn_resolve.host.child import MARK, answer_of, payload_text
+from cudnn_resolve.host.relay import Ask, ask_in_rounds
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.operations.options import LockRequest
@@ -56,7 +56,7 @@ class Carrier:
     def _answer(self, name: str, job: dict[str, Any]) -> dict[str, Any]:
         """Run a program on the host. Everything goes through standard input, since other users can see command lines."""
         environ = {name: str(value) for name, value in self._environ.items()}
-        question = json.dumps({**job, "environ": environ, "program": program_text(name)}).encode()
+        question = json.dumps({**job, "environ": environ, "program": payload_text(name)}).encode()
         result = self._run(question)
         answer = answer_of(result["stdout"])
         if answer is None:

@@ -273,17 +273,15 @@ class HistoryDocument(Struct, frozen=True, kw_only=True):
 
 def history(applies: Sequence[PastApply], undoable: Sequence[int], *, is_running: bool = False) -> tuple[PastDocument, ...]:
     """Describe every `apply` of an environment, newest first; `is_running`: the last one has not ended."""
-    from cudnn_resolve.execution.journal import OPEN
-
     return tuple(
         PastDocument(
             id=past.id,
-            at=str(past.begin.get("at", "")),
-            state="at work" if is_running and past is applies[-1] and past.state in OPEN else _past_state(past),
-            targets=tuple(past.begin.get("targets", [])),
+            at=past.begin.at,
+            state=_past_state(past, is_running=is_running and past is applies[-1]),
+            targets=past.begin.targets,
             changes=(
-                *(_past_change(*row) for row in past.begin.get("install", [])),
-                *(f"- {name}" for name in past.begin.get("remove", [])),
+                *(_past_change(*row) for row in past.begin.install),
+                *(f"- {name}" for name in past.begin.remove),
                 *(f"{_past_change(*row)} (apt)" for row in _past_system_changes(past)),
             ),
             can_undo=past.id in undoable,
@@ -293,8 +291,10 @@ def history(applies: Sequence[PastApply], undoable: Sequence[int], *, is_running
     )
 
 
-def _past_state(past: PastApply) -> str:
+def _past_state(past: PastApply, *, is_running: bool) -> str:
     """The state in a user's terms."""
+    if is_running and past.state in ("begun", "changing", "reverting"):
+        return "at work"
     reverted = past.last("revert")
     if past.state == "reverted" and reverted is not None and reverted.get("why") == "undo":
         return "undone"

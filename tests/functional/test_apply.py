@@ -370,7 +370,7 @@ def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Wor
     journal.add("commit")
     with pytest.raises(WorldError, match="outside of the environment"):
         undo(work, None)
-    assert journal.read().state == "committed", "a refusal is no beginning of an undo"
+    assert work.journals.all()[-1].state == "committed", "a refusal is no beginning of an undo"
     journal.add("change")
 
     done = repair(work)
@@ -432,7 +432,7 @@ def test_a_second_cudnn_comes_into_its_folder_and_goes_with_an_undo_or_with_who_
 
 
 def test_a_preload_alone_needs_no_installer(world: ApplyWorld, work: Work) -> None:
-    bare = replace(work, installer="auto", environment=replace(work.environment, uv=None, pip=None))
+    bare = replace(work, installer="auto", journals=Journals(replace(work.environment, uv=None, pip=None)))
     task = replace(world.task(work.environment), install=(), remove=(), cudnn={})
 
     done = carry_out(task, bare)

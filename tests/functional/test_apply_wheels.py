@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Task, Work, check_task
@@ -311,7 +312,7 @@ def test_an_older_uv_fetches_only_what_was_asked_for_what_is_in_it(world: ApplyW
     uv = tmp_path / "uv"
     uv.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}" || exec {work.environment.uv} "$@"\n')
     uv.chmod(0o755)
-    old = replace(work, environment=replace(work.environment, uv=str(uv)), members=unasked, online=True)
+    old = replace(work, journals=Journals(replace(work.environment, uv=str(uv))), members=unasked, online=True)
     with IndexServer() as index, pytest.raises(AssertionError, match="is asked for"):
         carry_out(served(index, world.task(work.environment)), old)
 
@@ -329,13 +330,14 @@ def test_what_uv_refuses_is_said_before_anything_changes(tmp_path: Path, work: W
     uv = tmp_path / "uv"
     uv.write_text('#!/bin/sh\necho "$SAID [$UV_NO_CACHE$UV_LINK_MODE]" >&2\nexit 2\n')
     uv.chmod(0o755)
-    environment, tooling = replace(work.environment, uv=str(uv)), Tooling(log=str(tmp_path / "log"))
+    environment = replace(work.environment, uv=str(uv))
+    tooling = Tooling(log=str(tmp_path / "log"), environ={"SAID": said, "UV_NO_CACHE": "1", "UV_LINK_MODE": "symlink"})
 
     if code is None:
-        assert stage((), str(tmp_path), environment, tooling, {"SAID": said}) is None
+        assert stage((), str(tmp_path), environment, tooling) is None
         return
     with pytest.raises(WorldError, match=r"o space left on device|strange wheel") as refused:
-        stage((), str(tmp_path), environment, tooling, {"SAID": said, "UV_NO_CACHE": "1", "UV_LINK_MODE": "symlink"})
+        stage((), str(tmp_path), environment, tooling)
     assert refused.value.code == code
     assert "[]" in (tmp_path / "log").read_text(), "what the user says to uv of caches and links"
 

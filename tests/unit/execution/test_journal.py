@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution import creation
 from cudnn_resolve.execution.environment import Environment
-from cudnn_resolve.execution.journal import FILE, STAGING, Journal, check_inside, read_journal
+from cudnn_resolve.execution.journal import STAGING, Journal, PastApply, read_journal
 from cudnn_resolve.execution.journal_store import KEPT_JOURNALS, Journals
+from cudnn_resolve.execution.payload_recover import JOURNAL
+from cudnn_resolve.execution.recover import changed_packages
 
 BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
 
@@ -21,7 +25,11 @@ def written(folder: Path) -> bytes:
     journal.add("begin", **BEGIN)
     journal.add("files", save=["/env/a"])
     journal.add("change")
-    return (folder / FILE).read_bytes()
+    return (folder / JOURNAL).read_bytes()
+
+
+def installed(infos: object) -> PastApply:
+    return PastApply(folder="/journal", id=1, state="committed", records=({"kind": "installed", "records": {}, "infos": infos},))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(st.data())
 def test_a_kill_at_any_byte_leaves_the_records_that_were_whole(content: bytes, folder: Path, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(content)))
-    (folder / FILE).write_bytes(content[:cut])
+    (folder / JOURNAL).write_bytes(content[:cut])
 
     past = read_journal(str(folder))
 
@@ -55,7 +63,7 @@ def test_a_kill_at_any_byte_leaves_the_records_that_were_whole(content: bytes, f
 def test_a_byte_that_somebody_changed_is_seen_or_ends_the_story(content: bytes, folder: Path, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(content) - 1))
     value = data.draw(st.integers(0, 255).filter(lambda one: one != content[at]))
-    (folder / FILE).write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
+    (folder / JOURNAL).write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
 
     try:
         past = read_journal(str(folder))
@@ -86,8 +94,9 @@ def test_the_state_is_that_of_the_last_word(tmp_path: Path, kinds: tuple[str, ..
     for kind in kinds:
         journal.add(kind)
 
-    past = journal.read()
+    past = read_journal(journal.folder)
 
+    assert past is not None
     assert past.state == state
     assert past.is_open == (state in ("changing", "reverting", "broken"))
 
@@ -101,7 +110,7 @@ def test_a_beginning_that_nobody_can_read_is_refused(tmp_path: Path, said: dict[
     journal.add("begin", **{**BEGIN, **said})
 
     with pytest.raises(WorldError, match="was modified"):
-        journal.read()
+        read_journal(journal.folder)
 
 
 def environment() -> Environment:
@@ -134,7 +143,7 @@ def environment() -> Environment:
 def test_paths_elsewhere_are_not_believed(path: str) -> None:
     assert not environment().holds(path)
     with pytest.raises(WorldError):
-        check_inside([path], environment(), "/journal")
+        changed_packages(installed({"torch": path}), environment())
 
 
 @pytest.mark.slow
@@ -170,7 +179,7 @@ def test_a_folder_that_others_can_change_is_not_read(tmp_path: Path, which: str,
 @pytest.mark.parametrize("value", [None, "x", [1], {"a": 1}])
 def test_a_list_that_is_none(value: object) -> None:
     with pytest.raises(WorldError):
-        check_inside(value, environment(), "/journal")
+        changed_packages(installed(value), environment())
 
 
 def test_the_oldest_journals_go_but_none_that_can_be_undone_or_is_open(tmp_path: Path) -> None:
@@ -208,3 +217,19 @@ def test_what_was_fetched_for_a_journal_that_a_power_failure_took_along_goes(tmp
 
     assert [one.name for one in lost.iterdir()] == ["saved"]
     assert list(begun.iterdir()), "the newest one may be at work"
+
+
+def test_an_environment_may_lie_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    prefix = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    os.mkdir(prefix)
+    journals = Journals(Environment(python="", version="", prefix=prefix, scheme={}), str(tmp_path / "state"))
+
+    creation.begin(journals, ("--env", prefix), None, (prefix,))
+
+    record = creation.creation_of(journals)
+    assert record is not None
+    assert (record.words, record.folders, record.by) == (("--env", prefix), (prefix,), None)
+    creation.finish(journals, 1)
+    finished = creation.creation_of(journals)
+    assert finished is not None
+    assert finished.by == 1

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.host.child import payload_text
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.payload_door import MOST_OUTPUT, wait_for
 from cudnn_resolve.host.protocol import Host
-from cudnn_resolve.host.relay import ask_in_rounds, program_text
+from cudnn_resolve.host.relay import ask_in_rounds
 from cudnn_resolve.probe.python import ask_python
 
 BOOT = """import json, sys
@@ -32,7 +33,7 @@ class There:
 
     def __call__(self, name: str, job: dict[str, Any]) -> dict[str, Any]:
         self.rounds += 1
-        text = json.dumps({**job, "program": program_text(name)})
+        text = json.dumps({**job, "program": payload_text(name)})
         done = subprocess.run([self.python, "-I", "-c", BOOT], input=text, capture_output=True, text=True, check=True)
         found: dict[str, Any] = json.loads(done.stdout)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import time
@@ -399,6 +400,15 @@ def test_nothing_half_written_stays(world: Path, cache: Copies, monkeypatch: pyt
     monkeypatch.setattr("cudnn_resolve.host.tablecache.os.replace", refuse)
     assert index_of(world, cache) == "alpha-cu118"
     assert kept(cache) == []
+
+
+def test_a_cache_that_is_removed_while_a_copy_is_written(world: Path, cache: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    def removed(source: str, target: str) -> None:
+        shutil.rmtree(cache.directory)
+        raise FileNotFoundError(2, "gone", source, None, target)
+
+    monkeypatch.setattr("os.replace", removed)
+    assert index_of(world, cache) == "alpha-cu118"
 
 
 def test_many_writers_at_once_leave_a_whole_copy(world: Path, cache: Copies) -> None:
