@@ -2,8 +2,8 @@
 
 from cudnn_resolve.validation.payload import import_named, try_call
 from cudnn_resolve.validation.payload_framework import Framework as Base
+from cudnn_resolve.validation.payload_framework import time_call
 from cudnn_resolve.validation.payload_load import cuda_text, cudnn_text
-from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,15 +5,17 @@ Python 3.6, standard library only.
 
 import contextlib
 import re
+import time
 
-from cudnn_resolve.validation.payload import Unsupported, compute_cases
-from cudnn_resolve.validation.payload_timing import take_times
+from cudnn_resolve.validation.payload import Unsupported, compute_cases, result_or_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+TIMING = "time a convolution in "
+"""Prefix of the step in which a type is timed."""
 RELEVANT = re.compile(r"conv|cudnn|gemm|rnn|lstm|winograd|grad|fprop|im2col|im2vol|vol2col|triton|cutlass|xmma|fft|nvjet", re.IGNORECASE)
 """Anything that computes a convolution has one of these in its name."""
 RANKS = (
@@ -48,6 +50,35 @@ def cudnn_parts() -> "set[str]":
     """Parts of cuDNN in this process; those that compute are loaded by the first convolution."""
     with open("/proc/self/maps", errors="surrogateescape") as lines:
         return {match.group(0) for line in lines for match in [PART.search(line.rstrip())] if match}
+
+
+# --- timing ---
+
+
+def take_times(question: "dict[str, Any]", emit: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
+    """Emit the time of every workload."""
+    for work in question["speed"]:
+        emit("step", TIMING + work["type"])
+        emit("speed", dict(result_or_error(1000, measure, work), type=work["type"]))
+
+
+def time_call(once: "Callable[[], Any]", wait: "Callable[[Any], Any]", seconds: float) -> float:
+    """Seconds per call after warm-up, the best of several rounds; `wait` returns when the device has finished."""
+    for _ in range(3):
+        wait(once())
+    best, repeat, deadline = float("inf"), 1, time.monotonic() + seconds
+    while True:
+        before = time.monotonic()
+        last = None
+        for _ in range(repeat):
+            last = once()
+        wait(last)
+        spent = time.monotonic() - before
+        best = min(best, spent / repeat)
+        if time.monotonic() >= deadline:
+            return best
+        if spent < 0.02:
+            repeat = min(repeat * 4, 4096)
 
 
 # --- a framework ---

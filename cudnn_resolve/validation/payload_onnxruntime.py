@@ -11,9 +11,8 @@ import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import version_tuple
+from cudnn_resolve.validation.payload_framework import time_call, version_tuple
 from cudnn_resolve.validation.payload_load import LIBRARY, dynamic_section, is_driver_missing
-from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

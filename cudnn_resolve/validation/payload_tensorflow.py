@@ -7,9 +7,8 @@ import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import axes_of, order_of, version_tuple
+from cudnn_resolve.validation.payload_framework import axes_of, order_of, time_call, version_tuple
 from cudnn_resolve.validation.payload_load import mapped
-from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
