@@ -110,7 +110,7 @@ class Framework:
         self.prepare()
         emit("step", "import {}".format(self.name))
         self.lib = __import__(self.name)
-        self.numpy = __import__(question["numpy"]) if self.NUMPY else None  # type: Any
+        self.numpy = __import__("numpy") if self.NUMPY else None  # type: Any
         emit("step", "{} opens the {}".format(self.name, "CPU" if self.is_cpu else "GPU"))
         self.open()
         self.before = cudnn_parts()

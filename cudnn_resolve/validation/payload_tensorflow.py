@@ -40,12 +40,12 @@ class Framework(Base):
     @classmethod
     def opens(cls, module: "Any", framework: "dict[str, Any]") -> "str | None":
         """By name from its own library, as it does once it sees a GPU."""
-        name = framework.get("soname")
-        if not name:
+        path = framework.get("would_load")
+        if not path:
             return None
         before = set(mapped())
         try:
-            module.load_op_library(name)
+            module.load_op_library(os.path.basename(path))
         except Exception:
             if set(mapped()) == before:
                 raise
