@@ -16,7 +16,7 @@ from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.against_lock import PinnedEnvironment, judge_against, with_preload_hint
 from cudnn_resolve.validation.answers import ChildReport
-from cudnn_resolve.validation.children import PAYLOADS, SLOWEST, ChildRunner, Progress, processes_at_once, programs_on
+from cudnn_resolve.validation.children import SLOWEST, ChildRunner, Progress, processes_at_once, programs_on
 from cudnn_resolve.validation.companions import InstalledCompanion, companions_of, judge_companion, judge_on_gpu, not_tested
 from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order
 from cudnn_resolve.validation.judge_numbers import WRONG, judge_cases
@@ -170,7 +170,7 @@ class Run(Struct, frozen=True, kw_only=True):
         checks = [judge_card(f"{prefix}card", report, gpu.index)]
         if checks[0].status != "failed":
             at_once = min(max(self.runner.at_once // len(self.gpus), 1), programs_on(report, self.runner.host.environ))
-            subjects = [subject for subject in self.subjects if not subject.is_cpu_build and subject.module in PAYLOADS]
+            subjects = [subject for subject in self.subjects if not subject.is_cpu_build]
             checks += self._compute_with_all(subjects, gpu, prefix, at_once)
         return checks, report
 
