@@ -90,14 +90,10 @@ class Framework:
     `tensor` and `listed` take and return numbers in the order batch, channels, space; `order` lists the axes as the framework wants them.
     """
 
-    TITLE = ""
-    """Its name in messages."""
     NUMPY = True
     """False if it does not need NumPy."""
     CPU_TOO = True
     """False if it computes on GPUs only."""
-    WITHOUT = ()  # type: tuple[str, ...]
-    """Types that it does not compute, or that cannot be requested."""
     ONLY_GPU = ()  # type: tuple[str, ...]
     """Its errors about work that it does on GPUs only."""
     WITNESS = "/proc/self/maps"
@@ -146,10 +142,6 @@ class Framework:
         """Context manager around all computation."""
         return contextlib.ExitStack()
 
-    def refusal(self, _case: "dict[str, Any]") -> str:
-        """Legitimate reason why a case cannot be computed here, or ""."""
-        return ""
-
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """Compute the tensors of one case."""
         self.allow(case)
@@ -162,13 +154,8 @@ class Framework:
                 raise Unsupported("on the CPU: {}".format(self.shortened(error))) from error
             raise
 
-    def allow(self, case: "dict[str, Any]") -> None:
-        """Configure the type of a case or workload; Unsupported if there is no such type."""
-        if case["type"] in self.WITHOUT:
-            raise Unsupported("{} has no {} that could be requested".format(self.TITLE, case["type"]))
-        why = self.refusal(case)
-        if why:
-            raise Unsupported(why)
+    def allow(self, _case: "dict[str, Any]") -> None:
+        """Configure the type of a case or workload; Unsupported if it cannot be computed here for a legitimate reason."""
 
     def shortened(self, error: Exception) -> str:
         """Most informative part of an error message."""

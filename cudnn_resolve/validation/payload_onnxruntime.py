@@ -123,11 +123,12 @@ class Framework(Base):
         ones = {"x": self.numpy.ones((2, 3), "float32"), "w": self.numpy.ones((3, 4), "float32")}
         self.result("MatMul", {}, ones, (2, 4), {"type": "float32"})
 
-    def refusal(self, case: "dict[str, Any]") -> str:
-        """Features that ONNX Runtime lacks."""
+    def allow(self, case: "dict[str, Any]") -> None:
+        """Refuse what ONNX Runtime lacks."""
         if case["type"] == "bfloat16":
-            return "ONNX Runtime has no convolutions in bfloat16"
-        return "ONNX has the channels first" if case.get("kind") == "convolution" and case["layout"] == "nhwc" and self.is_cpu else ""
+            raise Unsupported("ONNX Runtime has no convolutions in bfloat16")
+        if case.get("kind") == "convolution" and case["layout"] == "nhwc" and self.is_cpu:
+            raise Unsupported("ONNX has the channels first")
 
     def matmul(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """Matrix product."""
