@@ -21,6 +21,8 @@ from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0
 """Time limit for a module that is asked what it was built with."""
+_VERSION_CALLS = ("cuda_runtime_build_version", "cudnn_build_version")
+"""Functions of JAX's version module, which return encoded versions."""
 _SET_BY_USER = (Rule.LD_LIBRARY_PATH, Rule.PRELOAD)
 
 
@@ -50,20 +52,22 @@ def find_frameworks(
 
 def _with_own_versions(host: Host, environment: TargetEnvironment, build: FrameworkBuild) -> FrameworkBuild:
     """Add versions from the framework's own module, if there is one and it answers."""
-    question, python = build.question, environment.python.path
-    if question is None or python is None:
+    framework, python = build.framework, environment.python.path
+    if build.version_module is None or python is None:
         return build
-    request = {"directory": question.directory, "module": question.module, "calls": [question.cuda, question.cudnn]}
+    directory, module = build.version_module
+    request = {"directory": directory, "module": module, "calls": _VERSION_CALLS}
     argv = [python, "-I", payload_path("probe/payload_library.py"), "module", json.dumps(request)]
     answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS).stdout) or {}
-    cuda, cudnn = answer.get(question.cuda), answer.get(question.cudnn)
+    cuda, cudnn = map(answer.get, _VERSION_CALLS)
     cuda_built = CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None
     cudnn_built = CudnnVersion.from_encoded(cudnn) if isinstance(cudnn, int) else None
-    return replace(
-        build,
-        cuda_built=cuda_built.line if cuda_built else build.cuda_built,
-        cudnn_built=cudnn_built.text if cudnn_built else build.cudnn_built,
+    framework = replace(
+        framework,
+        cuda_built=cuda_built.line if cuda_built else framework.cuda_built,
+        cudnn_built=cudnn_built.text if cudnn_built else framework.cudnn_built,
     )
+    return replace(build, framework=framework)
 
 
 class _Assessment:
@@ -74,6 +78,7 @@ class _Assessment:
         self._loader = loader
         self._copies = copies
         self._build = build
+        self._framework = build.framework
         self._by_path: Mapping[tuple[str | None, int | None], CudnnCopy] = {(copy.path, copy.soname): copy for copy in copies}
         self.problems: list[Problem] = []
         self.loads = False
@@ -81,19 +86,12 @@ class _Assessment:
 
     def framework(self) -> InstalledFramework:
         """Build the framework's facts."""
-        build, would_load = self._build, None
+        would_load = None
         try:
-            would_load = self._would_load() if build.steps else None
+            would_load = self._would_load() if self._build.steps else None
         except CannotAskError as error:
             self._complain(f"the cuDNN it would load is unknown: {error}")
-        return InstalledFramework(
-            name=build.name,
-            version=build.version,
-            variant=build.variant,
-            cuda_built=build.cuda_built,
-            cudnn_built=build.cudnn_built,
-            would_load=would_load,
-        )
+        return replace(self._framework, would_load=would_load)
 
     def _would_load(self) -> WouldLoad | None:
         outcome = start(self._loader, self._build)
@@ -143,11 +141,11 @@ class _Assessment:
 
     def _reason(self, library: Library, other: Library | None) -> str:
         """Describe the loader's rule behind a library; `other` would be loaded without LD_LIBRARY_PATH and LD_PRELOAD."""
-        by = _name(library.by) or self._build.name
+        by = _name(library.by) or self._framework.name
         if library.rule is Rule.PATH and library.path in self._build.preloaded:
-            return f"the preload of this environment ({self._build.preload}) opens it before {self._build.name} is imported"
+            return f"the preload of this environment ({self._build.preload}) opens it before {self._framework.name} is imported"
         if library.rule is Rule.PATH:
-            return f"{self._build.name}'s own code opens it by path before its libraries request it"
+            return f"{self._framework.name}'s own code opens it by path before its libraries request it"
         if library.rule is Rule.PRELOAD:
             return f"LD_PRELOAD={library.where} comes first"
         if library.rule is Rule.RPATH:
@@ -201,7 +199,7 @@ class _Assessment:
     # --- whether it fits ---
 
     def _complain(self, why: str) -> None:
-        self.problems.append(Problem(what=f"{self._build.name} {self._build.version}", why=why))
+        self.problems.append(Problem(what=f"{self._framework.name} {self._framework.version}", why=why))
 
     def _judge_parts(self, library: Library, version: CudnnVersion | None, parts: Parts) -> None:
         """Detect parts of another release than libcudnn itself, and parts that are not found."""
@@ -228,7 +226,7 @@ class _Assessment:
 
     def _judge_version(self, library: Library, version: CudnnVersion | None, other: Library | None) -> None:
         """Detect a release older than the one that the framework was built with, or than the one installed for it."""
-        built = self._build.cudnn_built
+        built = self._framework.cudnn_built
         where = self._loader.realpath(library.origin)
         shadowed = self._version_of(other) if other else None
         if version is not None and built is not None and not version.serves(CudnnVersion(built)):
@@ -255,7 +253,7 @@ class _Assessment:
         return f"{_name(path)} has an RPATH" if elf and elf.rpath else f"{_name(path)} names no directory"
 
     def _judge_cuda(self, copy: CudnnCopy | None) -> None:
-        built, own = self._build.cuda_built, copy.cuda if copy else None
+        built, own = self._framework.cuda_built, copy.cuda if copy else None
         if built and own and built.partition(".")[0] != own.partition(".")[0]:
             self._complain(f"was built for CUDA {built}, but would load a cuDNN for CUDA {own} ({copy.path if copy else ''})")
 
