@@ -25,10 +25,9 @@ from cudnn_resolve.facts.framework_files import (
     text_of,
 )
 from cudnn_resolve.facts.model import InstalledFramework
-from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.planning.preload import LIBRARIES, MODULE, import_name, preloaded_names
 from cudnn_resolve.probe.loader import DynamicLoader
-from cudnn_resolve.probe.python import Distribution, TargetEnvironment
+from cudnn_resolve.probe.python import Distribution
 
 _JAX_PLUGIN = r"jax-cuda(\d{2})-plugin"
 
@@ -66,11 +65,11 @@ class FrameworkBuild(Struct, frozen=True, kw_only=True):
 class FrameworkFiles:
     """Files of one distribution."""
 
-    def __init__(self, host: Host, environment: TargetEnvironment, loader: DynamicLoader, distribution: Distribution) -> None:
-        self.host = host
-        self.environment = environment
-        self.distribution = distribution
+    def __init__(self, loader: DynamicLoader, distribution: Distribution) -> None:
         self.loader = loader
+        self.host = loader.host
+        self.environment = loader.environment
+        self.distribution = distribution
 
     def path(self, *parts: str) -> str:
         """Path of a file beside the distribution."""
@@ -107,13 +106,13 @@ class Preload(Struct, frozen=True, kw_only=True):
     """Module to the libraries that are opened before its import."""
 
 
-def find_preload(host: Host, environment: TargetEnvironment, loader: DynamicLoader) -> Preload | None:
+def find_preload(loader: DynamicLoader) -> Preload | None:
     """Find the preload of an environment; None if there is none, or nothing runs it at start."""
-    for site in environment.site_packages:
+    for site in loader.environment.site_packages:
         names = loader.names(site)
         if f"{MODULE}.py" not in names or f"{MODULE}.pth" not in names:
             continue
-        modules = preloaded_names(host.read_text(f"{site}/{MODULE}.py") or "")
+        modules = preloaded_names(loader.host.read_text(f"{site}/{MODULE}.py") or "")
         if modules is not None:
             shared = _preloaded_libraries(f"{site}/nvidia", loader)
             own_cudnn = _preloaded_libraries(f"{site}/{FOLDER}/nvidia", loader)
@@ -286,7 +285,7 @@ def _jax(files: FrameworkFiles) -> FrameworkBuild | None:
     built = jaxlib_label(label) if label else None
     if jaxlib is None or built is None:
         return _build(files, "cpu" if jaxlib else None)
-    inside = FrameworkFiles(files.host, files.environment, files.loader, jaxlib)
+    inside = FrameworkFiles(files.loader, jaxlib)
     cuda, cudnn = built
     modules = (inside.find("jaxlib/cuda", "_versions"), inside.find("jaxlib", "xla_extension"))
     steps: list[Open | Search] = [Open(path=path) for path in modules if path]
@@ -306,7 +305,7 @@ def _jax_variant(files: FrameworkFiles, cuda: str, cudnn: str | None) -> str:
 
 
 def _jax_plugin(files: FrameworkFiles, plugin: Distribution) -> FrameworkBuild:
-    inside = FrameworkFiles(files.host, files.environment, files.loader, plugin)
+    inside = FrameworkFiles(files.loader, plugin)
     major = plugin.name.removeprefix("jax-cuda").removesuffix("-plugin")
     required = required_cudnn(plugin.requires)
     preloaded = cudnn_preloaded_by_jax(inside.text(f"jax_plugins/xla_cuda{major}/__init__.py"))

@@ -34,16 +34,16 @@ def find_frameworks(
     Nothing is imported: files are read, and the dynamic loader is asked. Only JAX's version module is asked, in a child.
     """
     loader = DynamicLoader(host, environment)
-    preload = find_preload(host, environment, loader)
+    preload = find_preload(loader)
     found: list[InstalledFramework] = []
     wrong: list[Problem] = []
     absent: list[Problem] = []
     for distribution in environment.distributions:
-        build = read_framework(FrameworkFiles(host, environment, loader, distribution))
+        build = read_framework(FrameworkFiles(loader, distribution))
         if build is None:
             continue
         build = with_preload(_with_own_versions(host, environment, build), preload)
-        assessment = _Assessment(environment, loader, copies, build)
+        assessment = _Assessment(loader, copies, build)
         found.append(assessment.framework())
         # A wrong cuDNN fails obscurely, a missing one with a clear message: the former come first.
         (wrong if assessment.loads else absent).extend(assessment.problems)
@@ -73,8 +73,7 @@ def _with_own_versions(host: Host, environment: TargetEnvironment, build: Framew
 class _Assessment:
     """Assessment of the cuDNN that one framework would load."""
 
-    def __init__(self, environment: TargetEnvironment, loader: DynamicLoader, copies: tuple[CudnnCopy, ...], build: FrameworkBuild) -> None:
-        self._environment = environment
+    def __init__(self, loader: DynamicLoader, copies: tuple[CudnnCopy, ...], build: FrameworkBuild) -> None:
         self._loader = loader
         self._copies = copies
         self._build = build
@@ -149,14 +148,14 @@ class _Assessment:
         if library.rule is Rule.PRELOAD:
             return f"LD_PRELOAD={library.where} comes first"
         if library.rule is Rule.RPATH:
-            rest = "; LD_LIBRARY_PATH cannot change that" if self._environment.ld_library_path else ""
+            rest = "; LD_LIBRARY_PATH cannot change that" if self._loader.environment.ld_library_path else ""
             return f"RPATH of {_name(library.holder)} leads to it{rest}"
         if library.rule is Rule.LD_LIBRARY_PATH:
             if other is None:
                 return f"LD_LIBRARY_PATH={library.where} is the only way for {by} to find it"
             return f"LD_LIBRARY_PATH={library.where} comes before {self._describe(other)}"
         if library.rule is Rule.RUNPATH:
-            rest = "; LD_LIBRARY_PATH would come first, but does not have it" if self._environment.ld_library_path else ""
+            rest = "; LD_LIBRARY_PATH would come first, but does not have it" if self._loader.environment.ld_library_path else ""
             return f"RUNPATH of {by} leads to it{rest}"
         place = f"it is in {library.where}, a default directory of the loader"
         if library.rule is Rule.CACHE:
@@ -183,7 +182,7 @@ class _Assessment:
         requester = self._loader.elf(fault.by)
         rpath, runpath = (requester.rpath, requester.runpath) if requester else (None, None)
         places = ["its RPATH"] if rpath and runpath is None else []
-        places.append("LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
+        places.append("LD_LIBRARY_PATH" if self._loader.environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
         places += ["its RUNPATH"] if runpath else []
         places.append("the linker cache and the default directories")
         return f"{by} does not find {name}, which is not in {', '.join(places)}{self._elsewhere(name)}"
