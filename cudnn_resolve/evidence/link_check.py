@@ -268,7 +268,8 @@ def _providers(site: Site, library: PackagedLibrary, name: str) -> list[tuple[st
     """Candidates to be loaded under a name, likeliest first; empty for the loader's own libraries, None if there is none."""
     if name.startswith(("linux-vdso", "ld-linux", "ld-musl")):
         return []
-    for directory in (*(site.ahead if library.elf.runpath else ()), *_search_path(library)):
+    own = search_directories(library.elf.runpath or library.elf.rpath, os.path.dirname(library.path))
+    for directory in (*(site.ahead if library.elf.runpath else ()), *own):
         path = f"{directory}/{name}"
         elf = site.by_path[path].elf if path in site.by_path else site.look(path)
         if elf is not None and elf.arch == library.elf.arch:
@@ -280,10 +281,9 @@ def _providers(site: Site, library: PackagedLibrary, name: str) -> list[tuple[st
     return [*((provider.path, provider.elf) for provider in before), *system] or None
 
 
-def _search_path(library: PackagedLibrary) -> Iterator[str]:
-    """Directories named by the library itself."""
-    origin = os.path.dirname(library.path)
-    for entry in (library.elf.runpath or library.elf.rpath or "").split(":"):
+def search_directories(path: str | None, origin: str) -> Iterator[str]:
+    """Absolute directories of a search path, `$ORIGIN` replaced by the directory of the file that names it."""
+    for entry in (path or "").split(":"):
         directory = entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
         if directory.startswith("/"):
             yield os.path.normpath(directory)
