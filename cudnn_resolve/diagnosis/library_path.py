@@ -12,7 +12,7 @@ from cudnn_resolve.diagnosis.specifier import requirements_of
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Loader, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library, library_of
-from cudnn_resolve.version import CudaVersion, CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion, parsed
 
 _OWN_WORDS = ("incomplete: ", "none of its parts ")
 """Prefixes of the probe's wording for missing parts."""
@@ -79,12 +79,10 @@ def is_outer_alone(copy: CudnnCopy) -> bool:
 
 def missing_parts(copy: CudnnCopy, book: Book) -> tuple[str, ...] | None:
     """Parts of its release that a copy lacks; None if its parts or its release are unknown."""
-    if copy.parts is None or copy.version is None:
+    version = parsed(CudnnVersion, copy.version)
+    if copy.parts is None or version is None:
         return None
-    try:
-        release = CudnnVersion(copy.version).parts[:3]
-    except ValueError:
-        return None
+    release = version.parts[:3]
     major = (copy.cuda or "").partition(".")[0]
     known = [build for build in book.cudnn_builds() if build.version.parts[:3] == release and build.parts]
     if len(release) < 3 or not known:

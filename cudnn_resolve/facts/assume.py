@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Driver, Facts, Gpu, Packages, Python, Toolkit, Unknown
-from cudnn_resolve.version import Capability, DriverVersion
+from cudnn_resolve.version import Capability, DriverVersion, parsed
 
 Row = TypeVar("Row", Toolkit, CudnnCopy)
 
@@ -247,10 +247,7 @@ def python_of(text: str) -> Python:
 
 
 def _driver_of(text: str) -> str:
-    try:
-        version = DriverVersion(text.strip()) if text.isascii() else None
-    except ValueError:
-        version = None
+    version = parsed(DriverVersion, text.strip()) if text.isascii() else None
     if version is None or not _DRIVER_MAJORS[0] <= version.major <= _DRIVER_MAJORS[1] or len(version.parts) > 3:
         cuda = version is not None and 7 <= version.major < 30
         hint = "the driver's version is meant, not its CUDA version: nvidia-smi prints both, the driver's looks like 550.54.15"
