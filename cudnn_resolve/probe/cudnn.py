@@ -49,12 +49,11 @@ class Candidate(Struct, frozen=True, kw_only=True):
         return version_part is None or version_part in self.files
 
 
-def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
+def find_copies(loader: DynamicLoader) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
     """Find every loadable copy in the loader's search order, and the problems with them."""
-    loader = DynamicLoader(host, environment)
-    candidates = tuple(find_candidates(loader, find_directories(host, environment)))[:MOST_COPIES]
+    candidates = tuple(find_candidates(loader, find_directories(loader.host, loader.environment)))[:MOST_COPIES]
     usable = [one.library for one in candidates if one.library and one.can_answer and loader.elf(one.library)]
-    answers, problems = _ask_libraries(host, environment, usable)
+    answers, problems = _ask_libraries(loader.host, loader.environment, usable)
     examinations = [_Examination(loader, candidate, answers.get(candidate.library or "", _Answer())) for candidate in candidates]
     copies = tuple(examination.examine() for examination in examinations)
     more = (problem for examination in examinations for problem in examination.problems)

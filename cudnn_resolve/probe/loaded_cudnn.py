@@ -12,11 +12,9 @@ from cudnn_resolve.facts.cudnn_files import openings_of, parse_name
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule
 from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, LoadedCudnn, Problem, WouldLoad
 from cudnn_resolve.host.child import answer_of, payload_path
-from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.cudnn_places import same_release
 from cudnn_resolve.probe.framework_build import FrameworkBuild, FrameworkFiles, Search, find_preload, read_framework, with_preload
 from cudnn_resolve.probe.loader import CannotAskError, DynamicLoader, Process
-from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0
@@ -26,23 +24,20 @@ _VERSION_CALLS = ("cuda_runtime_build_version", "cudnn_build_version")
 _SET_BY_USER = (Rule.LD_LIBRARY_PATH, Rule.PRELOAD)
 
 
-def find_frameworks(
-    host: Host, environment: TargetEnvironment, copies: tuple[CudnnCopy, ...]
-) -> tuple[tuple[InstalledFramework, ...], tuple[Problem, ...]]:
+def find_frameworks(loader: DynamicLoader, copies: tuple[CudnnCopy, ...]) -> tuple[tuple[InstalledFramework, ...], tuple[Problem, ...]]:
     """Find the installed frameworks, the copy that each would load, and problems with that.
 
     Nothing is imported: files are read, and the dynamic loader is asked. Only JAX's version module is asked, in a child.
     """
-    loader = DynamicLoader(host, environment)
     preload = find_preload(loader)
     found: list[InstalledFramework] = []
     wrong: list[Problem] = []
     absent: list[Problem] = []
-    for distribution in environment.distributions:
+    for distribution in loader.environment.distributions:
         build = read_framework(FrameworkFiles(loader, distribution))
         if build is None:
             continue
-        build = with_preload(_with_own_versions(host, environment, build), preload)
+        build = with_preload(_with_own_versions(loader, build), preload)
         assessment = _Assessment(loader, copies, build)
         found.append(assessment.framework())
         # A wrong cuDNN fails obscurely, a missing one with a clear message: the former come first.
@@ -50,15 +45,15 @@ def find_frameworks(
     return tuple(sorted(found, key=lambda framework: framework.name)), (*wrong, *absent)
 
 
-def _with_own_versions(host: Host, environment: TargetEnvironment, build: FrameworkBuild) -> FrameworkBuild:
+def _with_own_versions(loader: DynamicLoader, build: FrameworkBuild) -> FrameworkBuild:
     """Add versions from the framework's own module, if there is one and it answers."""
-    framework, python = build.framework, environment.python.path
+    framework, python = build.framework, loader.environment.python.path
     if build.version_module is None or python is None:
         return build
     directory, module = build.version_module
     request = {"directory": directory, "module": module, "calls": _VERSION_CALLS}
     argv = [python, "-I", payload_path("probe/payload_library.py"), "module", json.dumps(request)]
-    answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS).stdout) or {}
+    answer = answer_of(loader.host.run(argv, timeout_seconds=TIMEOUT_SECONDS).stdout) or {}
     cuda, cudnn = map(answer.get, _VERSION_CALLS)
     cuda_built = CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None
     cudnn_built = CudnnVersion.from_encoded(cudnn) if isinstance(cudnn, int) else None
@@ -94,13 +89,13 @@ class _Assessment:
 
     def _would_load(self) -> WouldLoad | None:
         outcome = start(self._loader, self._build)
-        if outcome.library is None and outcome.fault is None:
-            return None
-        if outcome.library is None or outcome.fault is not None:
-            because = self._failure(outcome)
+        if outcome.fault is not None:
+            because = self._failure(outcome.fault)
             self._complain(because)
             return WouldLoad(because=because)
         library = outcome.library
+        if library is None:
+            return None
         self.loads = True
         version = self._version_of(library)
         other = start(self._loader, self._build, library_path=False).library if library.rule in _SET_BY_USER else None
@@ -170,10 +165,9 @@ class _Assessment:
         version = self._version_of(other)
         return f"{owner}{f' {version}' if version else ''} ({how})"
 
-    def _failure(self, outcome: Outcome) -> str:
+    def _failure(self, fault: Missing) -> str:
         """Explain why no libcudnn would be loaded."""
-        assert outcome.fault is not None
-        fault = self._loader.explain(outcome.fault)
+        fault = self._loader.explain(fault)
         by, name = fault.by.rpartition("/")[2], fault.name.rpartition("/")[2]
         if fault.why != "is not found":
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"
