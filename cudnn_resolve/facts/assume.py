@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import UsageError, did_you_mean
 from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Driver, Facts, Gpu, Packages, Python, Toolkit, Unknown, architecture
 from cudnn_resolve.version import Capability, DriverVersion, parsed
 
@@ -231,7 +231,7 @@ def _refuse_unknown(text: str, distribution: str, release: str) -> None:
     releases = [release for release in _GLIBC_OF if release.startswith(names[0])] if names else []
     near = get_close_matches(f"{names[0]}{release}", releases, n=2, cutoff=0.7) or releases[-2:] if names else []
     what = f"{distribution} has no release {release}" if known is not None else f"no distribution is called {distribution!r}"
-    hint = f"did you mean {' or '.join(near)}?" if near else "for another distribution, state its C library instead: --glibc 2.35"
+    hint = did_you_mean(near) or "for another distribution, state its C library instead: --glibc 2.35"
     raise UsageError(f"--os {text!r}: {what}", code="option-os", hint=hint)
 
 

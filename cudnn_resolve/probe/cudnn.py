@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -299,7 +298,7 @@ def _ask_libraries(
     """Ask each library for its version in a child; a problem if none could be asked."""
     python = environment.python.path or host.python
     if not libraries or not python:
-        return MappingProxyType({}), ()
+        return {}, ()
     question = {"seconds": TIMEOUT_SECONDS, "paths": list(environment.ld_library_path), "libraries": list(libraries)}
     # The user's settings for programs that use cuDNN could make it log or load something else.
     env = {name: value for name, value in host.environ.items() if not name.startswith(("CUDNN_", "LD_PRELOAD"))}
@@ -308,10 +307,10 @@ def _ask_libraries(
     answer = answer_of(result.stdout)
     if answer is None or not isinstance(answer.get("answers"), dict):
         why = str((answer or {}).get("failed") or result.why() or "gave no answer")
-        return MappingProxyType({}), (Problem(what="versions of cuDNN", why=f"{python} {why}"),)
+        return {}, (Problem(what="versions of cuDNN", why=f"{python} {why}"),)
     answers = {path: _read_answer(row) for path, row in answer["answers"].items() if isinstance(row, dict)}
     unasked = {path: _Answer(fault="was not asked: the others used up the time limit") for path in libraries if path not in answers}
-    return MappingProxyType(unasked | answers), ()
+    return unasked | answers, ()
 
 
 def _read_answer(row: Mapping[str, Any]) -> _Answer:
