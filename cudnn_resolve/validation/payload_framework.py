@@ -110,7 +110,6 @@ class Framework:
         emit("step", "{} opens the {}".format(self.name, "CPU" if self.is_cpu else "GPU"))
         self.open()
         self.before = cudnn_parts()
-        emit("ready")
 
     @classmethod
     def run(cls, question: "dict[str, Any]", emit: "Any") -> None:
