@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -110,32 +110,29 @@ class Site(Struct, frozen=True, kw_only=True, dict=True):
         return _grouped((name, library) for library in self.libraries for name in library.elf.needed)
 
     @cached_property
-    def _reached(self) -> dict[str, frozenset[str]]:
-        return {}
+    def reach(self) -> Callable[[str], frozenset[str]]:
+        """The package, those it declares, and those to whose libraries it is linked, directly or not."""
+        return cache(self._reach)
 
     def declared(self, package: str) -> frozenset[str]:
         """Names declared by the metadata of a package."""
         return self.packages[package][1] if package in self.packages else frozenset()
 
-    def reach(self, package: str) -> frozenset[str]:
-        """The package, those it declares, and those to whose libraries it is linked, directly or not."""
-        known = self._reached.get(package)
-        if known is None:
-            found, waiting = {package}, [package]
-            while waiting:
-                current = waiting.pop()
-                linked = {
-                    provider.package
-                    for library in self.by_package.get(current, ())
-                    for name in library.elf.needed
-                    if not is_of_cuda(name)
-                    for provider in self.by_name.get(name, ())[:1]
-                }
-                new = ((self.declared(current) & self.packages.keys()) | linked) - found
-                found |= new
-                waiting += new
-            known = self._reached[package] = frozenset(found)
-        return known
+    def _reach(self, package: str) -> frozenset[str]:
+        found, waiting = {package}, [package]
+        while waiting:
+            current = waiting.pop()
+            linked = {
+                provider.package
+                for library in self.by_package.get(current, ())
+                for name in library.elf.needed
+                if not is_of_cuda(name)
+                for provider in self.by_name.get(name, ())[:1]
+            }
+            new = ((self.declared(current) & self.packages.keys()) | linked) - found
+            found |= new
+            waiting += new
+        return frozenset(found)
 
 
 def _grouped(pairs: Iterable[tuple[str, PackagedLibrary]]) -> dict[str, tuple[PackagedLibrary, ...]]:
