@@ -96,7 +96,7 @@ def encode(facts: Facts) -> dict[str, Any]:
     """JSON object of `facts`, of plain dicts and lists: unknown facts are omitted, absent ones are null or empty."""
     file = FactsFile(
         **{
-            **{name: getattr(facts, name) for name in facts.__struct_fields__},
+            **structs.asdict(facts),
             "note": UNSET if facts.note is None else facts.note,
             "container": UNSET if isinstance(facts.container, Unknown) else _Container(kind=facts.container),
             "root": UNSET if facts.root is None else facts.root,
