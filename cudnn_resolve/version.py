@@ -7,8 +7,11 @@ one card only.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import total_ordering
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
+
+V = TypeVar("V")
 
 _DOTTED = re.compile(r"\d{1,6}(?:\.\d{1,9}){0,4}")
 _CAPABILITY = re.compile(r"(?:sm_|compute_)?(\d{1,2})(?:\.(\d)|(\d))([af])?", re.IGNORECASE)
@@ -165,6 +168,14 @@ class CodeTarget(NamedTuple):
     def __str__(self) -> str:
         prefix = "sm" if self.kind == "cubin" else "compute"
         return f"{prefix}_{self.capability.major}{self.capability.minor}{self.suffix}"
+
+
+def parsed(parse: Callable[[str], V], text: str | None) -> V | None:
+    """Parse a version or capability; None if the text is empty or invalid (ValueError)."""
+    try:
+        return parse(text) if text else None
+    except ValueError:
+        return None
 
 
 def same_version(a: str, b: str, *, local: bool = True) -> bool:

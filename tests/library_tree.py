@@ -14,6 +14,7 @@ from cudnn_resolve.facts.model import UNKNOWN, InstalledFramework, Problem, Pyth
 from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.cudnn import find_copies
 from cudnn_resolve.probe.loaded_cudnn import find_frameworks
+from cudnn_resolve.probe.loader import DynamicLoader
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf
@@ -138,8 +139,9 @@ def look(host: FakeHost, *distributions: Distribution, **more: Any) -> Found:
     environment = environment_of(*distributions, **more)
     if isinstance(host, TreeHost):
         host.cache = more.get("cache") or {}
-    copies, _ = find_copies(host, environment)
-    frameworks, problems = find_frameworks(host, environment, copies)
+    loader = DynamicLoader(host, environment)
+    copies, _ = find_copies(loader)
+    frameworks, problems = find_frameworks(loader, copies)
     assert len(frameworks) == 1, frameworks
     return frameworks[0], problems
 

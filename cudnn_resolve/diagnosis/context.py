@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, missing
 from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
-from cudnn_resolve.diagnosis.specifier import is_version, parsed, within
+from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion, DriverVersion
+from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion, DriverVersion, parsed
 
 _NEWEST = Capability(10, 0)
 """Capability from which most builds have no code for a GPU."""

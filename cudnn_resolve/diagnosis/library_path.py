@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from posixpath import normpath
 
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.diagnosis.specifier import parsed, requirements_of
+from cudnn_resolve.diagnosis.specifier import requirements_of
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Loader, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library, library_of
-from cudnn_resolve.version import CudaVersion, CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion, parsed
 
 _OWN_WORDS = ("incomplete: ", "none of its parts ")
 """Prefixes of the probe's wording for missing parts."""

@@ -11,14 +11,14 @@ from msgspec import Struct
 from cudnn_resolve.diagnosis.context import TEGRA
 from cudnn_resolve.diagnosis.judged import judgement_of
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
-from cudnn_resolve.diagnosis.specifier import is_version, parsed
+from cudnn_resolve.diagnosis.specifier import is_version
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Loader, Toolkit, WouldLoad, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.fault import JudgedFramework
 from cudnn_resolve.resolution.release import build_requires
-from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion, DriverVersion
+from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion, DriverVersion, parsed
 
 
 class Inspection(Struct, frozen=True, kw_only=True):

@@ -10,11 +10,10 @@ from cudnn_resolve.diagnosis.context import NO_CARD, has_no_card
 from cudnn_resolve.diagnosis.derive_gpu import IS_STUB, IS_UNSEEN
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, driver_of, fact, finding
 from cudnn_resolve.diagnosis.model import Finding
-from cudnn_resolve.diagnosis.specifier import parsed
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.resolution.compatibility import cuda_span
-from cudnn_resolve.version import Capability, CudaVersion
+from cudnn_resolve.version import Capability, CudaVersion, parsed
 
 _NOTEBOOK = ("no_gpu_runtime", "this runtime has no NVIDIA driver, so it has no GPU")
 _MACHINE = ("driver_not_loaded", "this machine has no NVIDIA driver")

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, toolkit_named
 from cudnn_resolve.diagnosis.model import Case, Match, values_of
-from cudnn_resolve.diagnosis.specifier import parsed
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion, parsed
 
 _FIRST_WITH_ERROR = CudaVersion("11.1")
 """CUDA whose driver first says that PTX was compiled with an unsupported toolchain."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,16 +11,6 @@ from cudnn_resolve.facts.model import Facts
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
-
-V = TypeVar("V")
-
-
-def parsed(parse: Callable[[str], V], text: str | None) -> V | None:
-    """Parse a text; None if it is empty or invalid (ValueError)."""
-    try:
-        return parse(text) if text else None
-    except ValueError:
-        return None
 
 
 def within(specifier: str, version: str | None) -> bool:

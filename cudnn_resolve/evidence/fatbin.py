@@ -10,6 +10,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO, NamedTuple
 
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
@@ -43,35 +44,36 @@ class FatBinaries(NamedTuple):
 
 def read_fat_binaries(stream: IO[bytes], offset: int, size: int) -> FatBinaries:
     """Read one section up to its first invalid part: only headers, and one cubin for the toolkit's name."""
-    found: Counter[CodeTarget] = Counter()
+    code: Counter[CodeTarget] = Counter()
     cuda = None
-    entries = searched = 0
-    position, end = offset, offset + size
+    searched = 0
+    entries = (entry for start, stop in _containers(stream, offset, offset + size) for entry in _entries(stream, start, stop))
+    for kind, target, flags, payload, length in islice(entries, _MOST_ENTRIES):
+        if target is not None:
+            code[target] += 1
+        if cuda is None and searched < _CUBINS and kind == "cubin" and not flags & _COMPRESSED:
+            searched += 1
+            cuda = _toolkit(_read(stream, payload, min(length, _LONGEST_CUBIN)))
+    return FatBinaries(code, cuda)
+
+
+def _containers(stream: IO[bytes], position: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the content of each container, up to the first invalid one."""
     while position + _CONTAINER.size <= end:
         header = _read(stream, position, _CONTAINER.size)
         if len(header) < _CONTAINER.size:
-            return FatBinaries(found, cuda)
+            return
         magic, _, header_size, content = _CONTAINER.unpack(header)
-        if magic != _MAGIC:
-            skipped = _padding(stream, position, end)
-            if skipped is None:
-                return FatBinaries(found, cuda)
-            position += skipped
-            continue
-        stop = position + header_size + content
-        if header_size < _CONTAINER.size or stop > end:
-            return FatBinaries(found, cuda)
-        for kind, target, flags, payload, length in _entries(stream, position + header_size, stop):
-            entries += 1
-            if entries > _MOST_ENTRIES:
-                return FatBinaries(found, cuda)
-            if target is not None:
-                found[target] += 1
-            if cuda is None and searched < _CUBINS and kind == "cubin" and not flags & _COMPRESSED:
-                searched += 1
-                cuda = _toolkit(_read(stream, payload, min(length, _LONGEST_CUBIN)))
-        position = stop
-    return FatBinaries(found, cuda)
+        if magic == _MAGIC:
+            start, position = position + header_size, position + header_size + content
+            if header_size < _CONTAINER.size or position > end:
+                return
+            yield start, position
+        else:
+            padding = _padding(stream, position, end)
+            if padding is None:
+                return
+            position += padding
 
 
 def _entries(stream: IO[bytes], position: int, stop: int) -> Iterator[tuple[str | None, CodeTarget | None, int, int, int]]:

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -110,32 +110,29 @@ class Site(Struct, frozen=True, kw_only=True, dict=True):
         return _grouped((name, library) for library in self.libraries for name in library.elf.needed)
 
     @cached_property
-    def _reached(self) -> dict[str, frozenset[str]]:
-        return {}
+    def reach(self) -> Callable[[str], frozenset[str]]:
+        """The package, those it declares, and those to whose libraries it is linked, directly or not."""
+        return cache(self._reach)
 
     def declared(self, package: str) -> frozenset[str]:
         """Names declared by the metadata of a package."""
         return self.packages[package][1] if package in self.packages else frozenset()
 
-    def reach(self, package: str) -> frozenset[str]:
-        """The package, those it declares, and those to whose libraries it is linked, directly or not."""
-        known = self._reached.get(package)
-        if known is None:
-            found, waiting = {package}, [package]
-            while waiting:
-                current = waiting.pop()
-                linked = {
-                    provider.package
-                    for library in self.by_package.get(current, ())
-                    for name in library.elf.needed
-                    if not is_of_cuda(name)
-                    for provider in self.by_name.get(name, ())[:1]
-                }
-                new = ((self.declared(current) & self.packages.keys()) | linked) - found
-                found |= new
-                waiting += new
-            known = self._reached[package] = frozenset(found)
-        return known
+    def _reach(self, package: str) -> frozenset[str]:
+        found, waiting = {package}, [package]
+        while waiting:
+            current = waiting.pop()
+            linked = {
+                provider.package
+                for library in self.by_package.get(current, ())
+                for name in library.elf.needed
+                if not is_of_cuda(name)
+                for provider in self.by_name.get(name, ())[:1]
+            }
+            new = ((self.declared(current) & self.packages.keys()) | linked) - found
+            found |= new
+            waiting += new
+        return frozenset(found)
 
 
 def _grouped(pairs: Iterable[tuple[str, PackagedLibrary]]) -> dict[str, tuple[PackagedLibrary, ...]]:
@@ -268,7 +265,8 @@ def _providers(site: Site, library: PackagedLibrary, name: str) -> list[tuple[st
     """Candidates to be loaded under a name, likeliest first; empty for the loader's own libraries, None if there is none."""
     if name.startswith(("linux-vdso", "ld-linux", "ld-musl")):
         return []
-    for directory in (*(site.ahead if library.elf.runpath else ()), *_search_path(library)):
+    own = search_directories(library.elf.runpath or library.elf.rpath, os.path.dirname(library.path))
+    for directory in (*(site.ahead if library.elf.runpath else ()), *own):
         path = f"{directory}/{name}"
         elf = site.by_path[path].elf if path in site.by_path else site.look(path)
         if elf is not None and elf.arch == library.elf.arch:
@@ -280,10 +278,9 @@ def _providers(site: Site, library: PackagedLibrary, name: str) -> list[tuple[st
     return [*((provider.path, provider.elf) for provider in before), *system] or None
 
 
-def _search_path(library: PackagedLibrary) -> Iterator[str]:
-    """Directories named by the library itself."""
-    origin = os.path.dirname(library.path)
-    for entry in (library.elf.runpath or library.elf.rpath or "").split(":"):
+def search_directories(path: str | None, origin: str) -> Iterator[str]:
+    """Absolute directories of a search path, `$ORIGIN` replaced by the directory of the file that names it."""
+    for entry in (path or "").split(":"):
         directory = entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
         if directory.startswith("/"):
             yield os.path.normpath(directory)

@@ -14,9 +14,8 @@ from typing import IO, Any, TypeVar
 
 from cudnn_resolve.evidence.binary import MAGIC, read_binary
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf_in
-from cudnn_resolve.evidence.link_check import LIBRARY
+from cudnn_resolve.evidence.link_check import LIBRARY, is_of_cuda
 from cudnn_resolve.evidence.model import Binary, Evidence
-from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.version import CudaVersion
 
 _T = TypeVar("_T")
@@ -38,7 +37,6 @@ _FRAMEWORKS = {
     "libtensorflow_cc.so.2": "tensorflow",
 }
 """Framework libraries that an extension links to."""
-_FAMILIES = ("cuda", "cudnn", "cupti", "tensorrt")
 _LONGEST_TEXT = 256 << 10
 _MOST_MEMBERS = 200_000
 _LARGEST_LIBRARY = 8 << 30
@@ -93,11 +91,10 @@ def read_wheel(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> Evidence:
 
 def summary(found: Evidence) -> dict[str, Any]:
     """Columns of a matrix row about a wheel."""
-    libraries = [(name, library_of(name)) for name in found.needed]
     return {
         "binaries": len(found.binaries),
         "cuda": str(found.cuda) if found.cuda else None,
-        "needs": [name for name, library in libraries if library is not None and library.family in _FAMILIES],
+        "needs": [name for name in found.needed if is_of_cuda(name)],
         "frameworks": sorted({_FRAMEWORKS[name] for name in found.needed if name in _FRAMEWORKS}),
         "same_line": found.same_line,
         "code": [str(target) for target in found.code],

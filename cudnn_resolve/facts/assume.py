@@ -8,9 +8,9 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import UsageError
-from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Driver, Facts, Gpu, Packages, Python, Toolkit, Unknown
-from cudnn_resolve.version import Capability, DriverVersion
+from cudnn_resolve.errors import UsageError, did_you_mean
+from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Driver, Facts, Gpu, Packages, Python, Toolkit, Unknown, architecture
+from cudnn_resolve.version import Capability, DriverVersion, parsed
 
 Row = TypeVar("Row", Toolkit, CudnnCopy)
 
@@ -19,7 +19,6 @@ _PLATFORM = r"(?a)(linux|manylinux_(\d{1,2})_(\d{1,3})|manylinux1|manylinux2010|
 _OS = r"(?a)([a-z]+(?:[-_][a-z]+)*)[-_ :]?(\d{1,4}(?:\.\d{1,3}){0,2})?"
 _GLIBC = r"(?a)2\.\d{1,3}"
 _OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}  # PEP 513, 571, 599
-_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _DISTRIBUTIONS = {"redhat": "rhel", "amazon": "amzn", "amazonlinux": "amzn", "rockylinux": "rocky", "alma": "almalinux", "suse": "sles"}
 _GLIBC_OF = {  # C library of each release of a distribution; source: their package archives
     "ubuntu16.04": "2.23", "ubuntu18.04": "2.27", "ubuntu20.04": "2.31", "ubuntu22.04": "2.35", "ubuntu24.04": "2.39",
@@ -162,7 +161,7 @@ def _with_platform(facts: Facts, text: str) -> Facts:
             code="option-platform",
             hint="linux_x86_64, linux_aarch64, or with the C library's version manylinux_2_28_x86_64",
         )
-    arch = _ARCHITECTURES.get(found[4], found[4])
+    arch = architecture(found[4])
     glibc = f"{found[2]}.{found[3]}" if found[2] else _OLD_MANYLINUX.get(found[1])
     moved = facts.platform.arch not in (None, arch)
     if moved:  # everything found there was built for another processor
@@ -232,7 +231,7 @@ def _refuse_unknown(text: str, distribution: str, release: str) -> None:
     releases = [release for release in _GLIBC_OF if release.startswith(names[0])] if names else []
     near = get_close_matches(f"{names[0]}{release}", releases, n=2, cutoff=0.7) or releases[-2:] if names else []
     what = f"{distribution} has no release {release}" if known is not None else f"no distribution is called {distribution!r}"
-    hint = f"did you mean {' or '.join(near)}?" if near else "for another distribution, state its C library instead: --glibc 2.35"
+    hint = did_you_mean(near) or "for another distribution, state its C library instead: --glibc 2.35"
     raise UsageError(f"--os {text!r}: {what}", code="option-os", hint=hint)
 
 
@@ -247,10 +246,7 @@ def python_of(text: str) -> Python:
 
 
 def _driver_of(text: str) -> str:
-    try:
-        version = DriverVersion(text.strip()) if text.isascii() else None
-    except ValueError:
-        version = None
+    version = parsed(DriverVersion, text.strip()) if text.isascii() else None
     if version is None or not _DRIVER_MAJORS[0] <= version.major <= _DRIVER_MAJORS[1] or len(version.parts) > 3:
         cuda = version is not None and 7 <= version.major < 30
         hint = "the driver's version is meant, not its CUDA version: nvidia-smi prints both, the driver's looks like 550.54.15"

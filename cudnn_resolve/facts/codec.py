@@ -31,6 +31,7 @@ from cudnn_resolve.facts.model import (
     Text,
     Toolkit,
     Unknown,
+    architecture,
 )
 from cudnn_resolve.version import Capability
 
@@ -39,7 +40,6 @@ LIMIT_BYTES = 64 << 20
 """Bound on a facts file; the largest real ones are below 1 MB."""
 _FAULTS_SHOWN = 20
 _HINT = "a facts file is what `cudnn-resolve detect --format json -o FILE` writes"
-_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _SEPARATORS = re.compile(r"[-_.]+")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_+-]{1,80}")
 _ROWS = ("gpus", "cuda_toolkits", "cudnn", "frameworks", "problems")
@@ -96,7 +96,7 @@ def encode(facts: Facts) -> dict[str, Any]:
     """JSON object of `facts`, of plain dicts and lists: unknown facts are omitted, absent ones are null or empty."""
     file = FactsFile(
         **{
-            **{name: getattr(facts, name) for name in facts.__struct_fields__},
+            **structs.asdict(facts),
             "note": UNSET if facts.note is None else facts.note,
             "container": UNSET if isinstance(facts.container, Unknown) else _Container(kind=facts.container),
             "root": UNSET if facts.root is None else facts.root,
@@ -149,7 +149,6 @@ def from_mapping(found: Mapping[str, Any], where: str = "the facts") -> Facts:
 def _facts(file: FactsFile) -> Facts:
     """Facts of a file, with normalized names and architectures."""
     platform, packages = file.platform, file.packages
-    arch = None if platform.arch is None else _ARCHITECTURES.get(platform.arch.lower(), platform.arch)
     pip = packages.pip if isinstance(packages.pip, Unknown) else {_normalized(name): version for name, version in packages.pip.items()}
     frameworks = file.frameworks
     if not isinstance(frameworks, Unknown):
@@ -158,7 +157,7 @@ def _facts(file: FactsFile) -> Facts:
     return Facts(
         **{
             **{name: getattr(file, name) for name in Facts.__struct_fields__},
-            "platform": structs.replace(platform, arch=arch),
+            "platform": structs.replace(platform, arch=platform.arch and architecture(platform.arch)),
             "gpus": file.gpus if isinstance(file.gpus, Unknown) else tuple(map(_read_gpu, file.gpus)),
             "frameworks": frameworks,
             "packages": structs.replace(packages, pip=pip, requires=requires),

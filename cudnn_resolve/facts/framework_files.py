@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from cudnn_resolve.version import CudaVersion, CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion, parsed
 
 LONGEST_MODULE = 1 << 18
 """Characters of a generated module of constants; real ones have a few hundred."""
@@ -96,10 +96,7 @@ def cuda_of_label(label: str | None) -> str | None:
 
 def label_of_cuda(cuda: str | None) -> str | None:
     """`cu118` for CUDA 11.8; None if there is none or only the major is known."""
-    try:
-        version = CudaVersion(cuda) if cuda else None
-    except ValueError:
-        return None
+    version = parsed(CudaVersion, cuda)
     return f"cu{version.major}{version.minor}" if version is not None and len(version.parts) > 1 else None
 
 
@@ -176,7 +173,5 @@ def parse_cupy_wheel(text: str) -> CupyWheel:
 
 def known_version(text: str | None) -> str | None:
     """A version made of numbers, unchanged; None for anything else."""
-    try:
-        return CudaVersion(text).text if text else None
-    except ValueError:
-        return None
+    version = parsed(CudaVersion, text)
+    return version.text if version else None

@@ -48,6 +48,11 @@ ComputeCapability = Annotated[
 Source = Literal["apt", "runfile", "conda", "pip", "other"]
 
 
+def architecture(name: str) -> str:
+    """Name of an architecture as uname has it: `x86_64` for `AMD64`; any other name is unchanged."""
+    return {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(name.lower(), name)
+
+
 def or_none(value: T | Unknown) -> T | None:
     """The value, or None for UNKNOWN, if the difference from absent does not matter."""
     return None if isinstance(value, Unknown) else value

@@ -101,11 +101,6 @@ def _system(platform: str) -> str | None:
     return found[1].lower() if found else None
 
 
-def _arch(text: str) -> str | None:
-    found = _ARCHITECTURE.search(text)
-    return found[1] if found else None
-
-
 def _pairs(lines: Iterable[str], between: str = ":") -> Iterator[tuple[str, str]]:
     """Keys and values of lines such as `Nvidia driver version: 550.54.15`."""
     for line in lines:
@@ -170,7 +165,7 @@ def _torch_report(text: str) -> FactsObject:
         "platform": {
             "system": _system(platform),
             **_os(values.get("OS", "")),
-            "arch": _arch(platform) or _arch(values.get("OS", "")),
+            "arch": first_match(_ARCHITECTURE, platform) or first_match(_ARCHITECTURE, values.get("OS", "")),
             "glibc": first_match(_GLIBC, platform),
         },
         "python": {"version": python},
@@ -201,23 +196,23 @@ def _tensorflow_report(text: str) -> FactsObject:
     sections = _sections(text)
     values = dict(_pairs((*sections.get("check python", ()), *sections.get("check os platform", ()))))
     packages = _pip_rows(sections.get("check pips", ()))
-    version = first_match(re.compile(r"^tf\.version\.VERSION = (\S+)", re.MULTILINE), text)
-    pretty = first_match(re.compile(r"'PRETTY_NAME': '([^']{1,80})'"), values.get("freedesktop os release"))
+    version = first_match(r"(?m)^tf\.version\.VERSION = (\S+)", text)
+    pretty = first_match(r"'PRETTY_NAME': '([^']{1,80})'", values.get("freedesktop os release"))
     old = re.match(r"\('([^']{1,40})', '(\d[\d.]*)'", values.get("linux distribution", ""))
-    path = first_match(re.compile(r"^LD_LIBRARY_PATH (/\S+)$", re.MULTILINE), text)
+    path = first_match(r"(?m)^LD_LIBRARY_PATH (/\S+)$", text)
     names = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf_nightly")
     name = next((name for name in names if name in packages), "tensorflow")
     return {
         "platform": {
             "system": _system(values.get("os platform", "")),
             **_os(pretty or (f"{old[1]} {old[2]}" if old else "")),
-            "arch": _arch(values.get("machine", "")) or _arch(values.get("os platform", "")),
+            "arch": first_match(_ARCHITECTURE, values.get("machine", "")) or first_match(_ARCHITECTURE, values.get("os platform", "")),
             "glibc": first_match(_GLIBC, values.get("os platform")),
         },
         "python": {"version": first_match(_PYTHON, values.get("python version"))},
         "driver": smi.driver_of(text),
         "gpus": smi.table_gpus(text),
-        "cudnn": _copies(line for title in ("cuda libs", "cuda libs ") for line in sections.get(title, ())),
+        "cudnn": _copies(sections.get("cuda libs", ())),
         "frameworks": _framework(name, version),
         "loader": {"ld_library_path": path.split(":")} if path else None,
         **_some(packages),
@@ -229,7 +224,7 @@ def _jax_report(text: str) -> FactsObject:
     values = dict(reversed(list(_pairs(text.splitlines()))))
     packages = {name: values[name] for name in ("jax", "jaxlib", "numpy") if values.get(name, "")[:1].isdigit()}
     return {
-        "platform": {"arch": _arch(values.get("platform", ""))},
+        "platform": {"arch": first_match(_ARCHITECTURE, values.get("platform", ""))},
         "python": {"version": first_match(_PYTHON, values.get("python"))},
         "driver": smi.driver_of(text),
         "gpus": smi.table_gpus(text),
@@ -257,8 +252,8 @@ def _cudnn_report(pairs: Iterable[tuple[str, str]]) -> FactsObject:
     return {
         "platform": {
             **_os(values.get("OS", "")),
-            "arch": _arch(values.get("Platform", "")),
-            "glibc": first_match(re.compile(r"^glibc (\d\.\d{1,3})$"), values.get("libc")),
+            "arch": first_match(_ARCHITECTURE, values.get("Platform", "")),
+            "glibc": first_match(r"^glibc (\d\.\d{1,3})$", values.get("libc")),
         },
         "python": {"version": first_match(_PYTHON, values.get("Python")), "path": executable if executable.startswith("/") else None},
         "driver": {"version": first_match(smi.DRIVER, values.get("Driver version"))},
@@ -281,7 +276,7 @@ def _conda(found: Mapping[str, Any]) -> FactsObject:
         "platform": {
             "system": "linux" if arch else None,
             "arch": arch,
-            "glibc": first_match(re.compile(r"^(\d\.\d{1,3})$"), virtual.get("__glibc", ("", ""))[0]),
+            "glibc": first_match(r"^(\d\.\d{1,3})$", virtual.get("__glibc", ("", ""))[0]),
         },
         "driver": {"cuda": first_match(smi.CUDA_LINE, virtual.get("__cuda", ("", ""))[0])},
         "gpus": [{"compute_capability": capability}] if capability else None,
@@ -306,17 +301,17 @@ def _node(found: Mapping[str, Any]) -> FactsObject:
     labels = {key: str(value) for key, value in _object(found, "metadata", "labels").items()}
     info = _object(found, "status", "nodeInfo")
     old = (labels.get(f"{_LABEL}cuda.driver.{part}") for part in ("major", "minor", "rev"))
-    driver = labels.get(f"{_LABEL}cuda.driver-version.full") or ".".join(str(part) for part in old if part)
-    name = re.sub(r"-(?:SHARED|MIG-.*)$", "", str(labels.get(f"{_LABEL}gpu.product") or ""))
+    driver = labels.get(f"{_LABEL}cuda.driver-version.full") or ".".join(filter(None, old))
+    name = re.sub(r"-(?:SHARED|MIG-.*)$", "", labels.get(f"{_LABEL}gpu.product", ""))
     major, minor = labels.get(f"{_LABEL}gpu.compute.major"), labels.get(f"{_LABEL}gpu.compute.minor")
-    memory, count = str(labels.get(f"{_LABEL}gpu.memory")), str(labels.get(f"{_LABEL}gpu.count"))
+    memory, count = labels.get(f"{_LABEL}gpu.memory", ""), labels.get(f"{_LABEL}gpu.count", "")
     gpu = {
         "name": name or None,
         "compute_capability": f"{major}.{minor}" if major and minor else None,
         "memory_mib": int(memory) if re.fullmatch(r"\d{1,9}", memory) else None,
     }
     return {
-        "platform": {**_os(str(info.get("osImage", ""))), "arch": _arch(str(info.get("architecture", "")))},
+        "platform": {**_os(str(info.get("osImage", ""))), "arch": first_match(_ARCHITECTURE, str(info.get("architecture", "")))},
         "driver": {"version": first_match(smi.DRIVER, driver)},
         "gpus": [known(gpu)] * (int(count) if re.fullmatch(r"[1-9]\d?", count) else 1) if name or major else None,
     }

@@ -22,9 +22,9 @@ def known(value: Mapping[str, Any]) -> FactsObject:
     return {key: inner for key, inner in value.items() if inner is not None}
 
 
-def first_match(pattern: re.Pattern[str], text: str | None) -> str | None:
+def first_match(pattern: re.Pattern[str] | str, text: str | None) -> str | None:
     """First group of the first match in a text; None without a match."""
-    found = pattern.search(text or "")
+    found = re.search(pattern, text or "")
     return found[1] if found else None
 
 

@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
-from cudnn_resolve.evidence.link_check import LIBRARY, PackagedLibrary, Site
+from cudnn_resolve.evidence.link_check import LIBRARY, PackagedLibrary, Site, search_directories
 from cudnn_resolve.evidence.model import Evidence
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_links
 from cudnn_resolve.facts.cudnn_files import FOLDER
@@ -44,10 +44,10 @@ class SystemLibraries:
                 self._cache.setdefault(entry.name, []).append(entry.path)
         origin = os.path.dirname(host.realpath(python))
         rpath, runpath = (program.rpath, program.runpath) if program else (None, None)
-        self.ahead = _directories(host.environ.get("LD_LIBRARY_PATH"), origin)
+        self.ahead = tuple(search_directories(host.environ.get("LD_LIBRARY_PATH"), origin))
         """The directories of LD_LIBRARY_PATH."""
         # ld.so(8): DT_RPATH counts only without a DT_RUNPATH.
-        self._first = (*(() if runpath else _directories(rpath, origin)), *self.ahead, *_directories(runpath, origin))
+        self._first = (*(() if runpath else search_directories(rpath, origin)), *self.ahead, *search_directories(runpath, origin))
         self._last = [entry.format(arch=arch) for entry in _DIRECTORIES]
 
     def find(self, name: str) -> tuple[str, ...]:
@@ -63,12 +63,6 @@ class SystemLibraries:
         if path not in self._read:
             self._read[path] = read_library(self._host, path)
         return self._read[path]
-
-
-def _directories(path: str | None, origin: str) -> tuple[str, ...]:
-    """Absolute directories of a search path, with `$ORIGIN` replaced."""
-    entries = (path or "").replace("$ORIGIN", origin).split(":")
-    return tuple(os.path.normpath(entry) for entry in entries if entry.startswith("/"))
 
 
 def read_library(host: Host, path: str) -> Elf | None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.locking.model import Lock, Stack, files_of, marker_text, name_of, version_of
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudnnVersion, parsed
 
 if TYPE_CHECKING:
     from packaging.pylock import Package
@@ -161,10 +161,8 @@ def _public(version: str) -> str:
 
 
 def _three_parts(text: str) -> tuple[int, ...]:
-    try:
-        return CudnnVersion(text.strip()).parts[:3]
-    except ValueError:
-        return ()
+    version = parsed(CudnnVersion, text.strip())
+    return version.parts[:3] if version else ()
 
 
 def _machine(record: Mapping[str, object]) -> tuple[object, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -49,21 +48,18 @@ class Candidate(Struct, frozen=True, kw_only=True):
         return version_part is None or version_part in self.files
 
 
-def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
+def find_copies(loader: DynamicLoader) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
     """Find every loadable copy in the loader's search order, and the problems with them."""
-    loader = DynamicLoader(host, environment)
-    candidates = tuple(find_candidates(loader, environment, find_directories(host, environment)))[:MOST_COPIES]
+    candidates = tuple(find_candidates(loader, find_directories(loader.host, loader.environment)))[:MOST_COPIES]
     usable = [one.library for one in candidates if one.library and one.can_answer and loader.elf(one.library)]
-    answers, problems = _ask_libraries(host, environment, usable)
-    examinations = [
-        _Examination(host, environment, loader, candidate, answers.get(candidate.library or "", _Answer())) for candidate in candidates
-    ]
+    answers, problems = _ask_libraries(loader.host, loader.environment, usable)
+    examinations = [_Examination(loader, candidate, answers.get(candidate.library or "", _Answer())) for candidate in candidates]
     copies = tuple(examination.examine() for examination in examinations)
     more = (problem for examination in examinations for problem in examination.problems)
     return copies, tuple(dict.fromkeys((*problems, *more)))
 
 
-def find_candidates(loader: DynamicLoader, environment: TargetEnvironment, directories: tuple[str, ...]) -> Iterator[Candidate]:
+def find_candidates(loader: DynamicLoader, directories: tuple[str, ...]) -> Iterator[Candidate]:
     """Group the libraries in these directories by soname, without repeated files and other architectures."""
     seen: set[frozenset[str]] = set()
     for directory in directories:
@@ -73,7 +69,7 @@ def find_candidates(loader: DynamicLoader, environment: TargetEnvironment, direc
                 files.setdefault(name.part, f"{directory}/{name.file}")
             real = frozenset(loader.realpath(path) for path in files.values())
             elf = loader.elf(next(iter(files.values())))
-            if real in seen or (elf and environment.arch not in (None, elf.arch)):
+            if real in seen or (elf and loader.environment.arch not in (None, elf.arch)):
                 continue
             seen.add(real)
             yield Candidate(directory=directory, soname=soname, files=files)
@@ -102,9 +98,7 @@ def _preference(name: LibraryName) -> tuple[bool, CudnnVersion]:
 class _Examination:
     """Examination of one candidate; `problems` are those that concern the machine and not the copy alone."""
 
-    def __init__(self, host: Host, environment: TargetEnvironment, loader: DynamicLoader, candidate: Candidate, answer: _Answer) -> None:
-        self._host = host
-        self._environment = environment
+    def __init__(self, loader: DynamicLoader, candidate: Candidate, answer: _Answer) -> None:
         self._loader = loader
         self._candidate = candidate
         self._answer = answer
@@ -118,7 +112,7 @@ class _Examination:
         answer = self._answer
         # Links of single libraries to elsewhere are not followed.
         real = self._loader.realpath(self._candidate.directory)
-        owners = find_owners(self._host, self._environment, real, self._candidate.soname)
+        owners = find_owners(self._loader.host, self._loader.environment, real, self._candidate.soname)
         reported = answer.version or self._named_version() or self._header_version()
         owner = choose_owner(owners, reported, str(answer.cuda.major) if answer.cuda else None)
         version = self._version(reported, owner)
@@ -170,13 +164,13 @@ class _Examination:
         """Release in a header at the place that belongs to this copy."""
         above = self._candidate.directory.rpartition("/")[0]
         parent = above.rpartition("/")[0]
-        arch = self._environment.arch or "x86_64"
+        arch = self._loader.environment.arch or "x86_64"
         folders = [f"{above}/include", f"{self._candidate.directory}/include"]
         if self._candidate.directory.endswith(f"/{arch}-linux-gnu"):
             folders = [f"{parent}/include/{arch}-linux-gnu", f"{parent}/include"]
         for folder in folders:
             for file in _HEADERS:
-                version = parse_header(self._host.read_text(f"{folder}/{file.format(self._candidate.soname)}") or "")
+                version = parse_header(self._loader.host.read_text(f"{folder}/{file.format(self._candidate.soname)}") or "")
                 if version is not None and version.major == self._candidate.soname:
                     return version
         return None
@@ -246,7 +240,7 @@ class _Examination:
         if library is None or self._loader.elf(library) is None:
             return
         # The driver's libraries are expected only on a machine with a driver.
-        process = self._loader.process(driver=any(self._host.stat(path) for path in _DRIVER_SIGNS))
+        process = self._loader.process(driver=any(self._loader.host.stat(path) for path in _DRIVER_SIGNS))
         files = sorted(self._candidate.files.items())
         lacks: dict[str, list[str]] = {}
         objects: dict[str, Library] = {}
@@ -304,7 +298,7 @@ def _ask_libraries(
     """Ask each library for its version in a child; a problem if none could be asked."""
     python = environment.python.path or host.python
     if not libraries or not python:
-        return MappingProxyType({}), ()
+        return {}, ()
     question = {"seconds": TIMEOUT_SECONDS, "paths": list(environment.ld_library_path), "libraries": list(libraries)}
     # The user's settings for programs that use cuDNN could make it log or load something else.
     env = {name: value for name, value in host.environ.items() if not name.startswith(("CUDNN_", "LD_PRELOAD"))}
@@ -313,10 +307,10 @@ def _ask_libraries(
     answer = answer_of(result.stdout)
     if answer is None or not isinstance(answer.get("answers"), dict):
         why = str((answer or {}).get("failed") or result.why() or "gave no answer")
-        return MappingProxyType({}), (Problem(what="versions of cuDNN", why=f"{python} {why}"),)
+        return {}, (Problem(what="versions of cuDNN", why=f"{python} {why}"),)
     answers = {path: _read_answer(row) for path, row in answer["answers"].items() if isinstance(row, dict)}
     unasked = {path: _Answer(fault="was not asked: the others used up the time limit") for path in libraries if path not in answers}
-    return MappingProxyType(unasked | answers), ()
+    return unasked | answers, ()
 
 
 def _read_answer(row: Mapping[str, Any]) -> _Answer:

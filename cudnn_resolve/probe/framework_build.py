@@ -24,10 +24,10 @@ from cudnn_resolve.facts.framework_files import (
     runtime_of_needs,
     text_of,
 )
-from cudnn_resolve.host.protocol import Host
+from cudnn_resolve.facts.model import InstalledFramework
 from cudnn_resolve.planning.preload import LIBRARIES, MODULE, import_name, preloaded_names
 from cudnn_resolve.probe.loader import DynamicLoader
-from cudnn_resolve.probe.python import Distribution, TargetEnvironment
+from cudnn_resolve.probe.python import Distribution
 
 _JAX_PLUGIN = r"jax-cuda(\d{2})-plugin"
 
@@ -48,30 +48,14 @@ class Search(Struct, frozen=True, kw_only=True):
     """Name prefixes of the libraries that may make the call; the first one loaded makes it."""
 
 
-class VersionQuestion(Struct, frozen=True, kw_only=True):
-    """Question to a framework's own module, which is cheap to import in a child."""
-
-    directory: str
-    """Directory to put first on the import path."""
-    module: str
-    cuda: str
-    """Function that returns the encoded CUDA version of the build."""
-    cudnn: str
-    """The same for cuDNN."""
-
-
 class FrameworkBuild(Struct, frozen=True, kw_only=True):
-    """One framework by its files, and the libraries that it opens until it has cuDNN; None = unknown."""
+    """One framework by its files, and the libraries that it opens until it has cuDNN."""
 
-    name: str
-    version: str
-    variant: str | None = None
-    cuda_built: str | None = None
-    cudnn_built: str | None = None
+    framework: InstalledFramework
     steps: tuple[Open | Search, ...] = ()
     """Empty for a build without cuDNN."""
-    question: VersionQuestion | None = None
-    """Set if a module knows more than the files."""
+    version_module: tuple[str, str] | None = None
+    """Directory and name of a module that knows the versions of the build better than the files, if there is one."""
     preload: str | None = None
     """File that makes this environment's interpreter open NVIDIA's wheels first, if that applies to this framework."""
     preloaded: frozenset[str] = frozenset()
@@ -81,11 +65,11 @@ class FrameworkBuild(Struct, frozen=True, kw_only=True):
 class FrameworkFiles:
     """Files of one distribution."""
 
-    def __init__(self, host: Host, environment: TargetEnvironment, loader: DynamicLoader, distribution: Distribution) -> None:
-        self.host = host
-        self.environment = environment
-        self.distribution = distribution
+    def __init__(self, loader: DynamicLoader, distribution: Distribution) -> None:
         self.loader = loader
+        self.host = loader.host
+        self.environment = loader.environment
+        self.distribution = distribution
 
     def path(self, *parts: str) -> str:
         """Path of a file beside the distribution."""
@@ -122,13 +106,13 @@ class Preload(Struct, frozen=True, kw_only=True):
     """Module to the libraries that are opened before its import."""
 
 
-def find_preload(host: Host, environment: TargetEnvironment, loader: DynamicLoader) -> Preload | None:
+def find_preload(loader: DynamicLoader) -> Preload | None:
     """Find the preload of an environment; None if there is none, or nothing runs it at start."""
-    for site in environment.site_packages:
+    for site in loader.environment.site_packages:
         names = loader.names(site)
         if f"{MODULE}.py" not in names or f"{MODULE}.pth" not in names:
             continue
-        modules = preloaded_names(host.read_text(f"{site}/{MODULE}.py") or "")
+        modules = preloaded_names(loader.host.read_text(f"{site}/{MODULE}.py") or "")
         if modules is not None:
             shared = _preloaded_libraries(f"{site}/nvidia", loader)
             own_cudnn = _preloaded_libraries(f"{site}/{FOLDER}/nvidia", loader)
@@ -140,7 +124,7 @@ def find_preload(host: Host, environment: TargetEnvironment, loader: DynamicLoad
 
 def with_preload(build: FrameworkBuild, preload: Preload | None) -> FrameworkBuild:
     """Add preloaded libraries to a framework that uses cuDNN and has a preload."""
-    first = preload.steps.get(import_name(build.name) or "") if preload is not None else None
+    first = preload.steps.get(import_name(build.framework.name) or "") if preload is not None else None
     if preload is None or first is None or not build.steps:
         return build
     # A library that fails at first, for lack of a later one, is opened again: twice suffices.
@@ -170,7 +154,8 @@ def _build(
 ) -> FrameworkBuild:
     name, version = files.distribution.name, files.distribution.version
     cuda_built, cudnn_built = known_version(cuda), known_version(cudnn)
-    return FrameworkBuild(name=name, version=version, variant=variant, cuda_built=cuda_built, cudnn_built=cudnn_built, steps=steps)
+    framework = InstalledFramework(name=name, version=version, variant=variant, cuda_built=cuda_built, cudnn_built=cudnn_built)
+    return FrameworkBuild(framework=framework, steps=steps)
 
 
 _CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so")
@@ -300,7 +285,7 @@ def _jax(files: FrameworkFiles) -> FrameworkBuild | None:
     built = jaxlib_label(label) if label else None
     if jaxlib is None or built is None:
         return _build(files, "cpu" if jaxlib else None)
-    inside = FrameworkFiles(files.host, files.environment, files.loader, jaxlib)
+    inside = FrameworkFiles(files.loader, jaxlib)
     cuda, cudnn = built
     modules = (inside.find("jaxlib/cuda", "_versions"), inside.find("jaxlib", "xla_extension"))
     steps: list[Open | Search] = [Open(path=path) for path in modules if path]
@@ -320,7 +305,7 @@ def _jax_variant(files: FrameworkFiles, cuda: str, cudnn: str | None) -> str:
 
 
 def _jax_plugin(files: FrameworkFiles, plugin: Distribution) -> FrameworkBuild:
-    inside = FrameworkFiles(files.host, files.environment, files.loader, plugin)
+    inside = FrameworkFiles(files.loader, plugin)
     major = plugin.name.removeprefix("jax-cuda").removesuffix("-plugin")
     required = required_cudnn(plugin.requires)
     preloaded = cudnn_preloaded_by_jax(inside.text(f"jax_plugins/xla_cuda{major}/__init__.py"))
@@ -332,9 +317,7 @@ def _jax_plugin(files: FrameworkFiles, plugin: Distribution) -> FrameworkBuild:
     pip = files.environment.distribution(f"nvidia-cudnn-cu{major}") is not None
     variant = f"cuda{major}" if pip else f"cuda{major}_local"
     build = _build(files, variant, major, required.version.text if required else None, steps)
-    own = f"jax_cuda{major}_plugin._versions"
-    question = VersionQuestion(directory=plugin.location, module=own, cuda="cuda_runtime_build_version", cudnn="cudnn_build_version")
-    return replace(build, question=question)
+    return replace(build, version_module=(plugin.location, f"jax_cuda{major}_plugin._versions"))
 
 
 def _paddle(files: FrameworkFiles) -> FrameworkBuild:

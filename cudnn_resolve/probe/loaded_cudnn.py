@@ -12,68 +12,67 @@ from cudnn_resolve.facts.cudnn_files import openings_of, parse_name
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule
 from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, LoadedCudnn, Problem, WouldLoad
 from cudnn_resolve.host.child import answer_of, payload_path
-from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.cudnn_places import same_release
 from cudnn_resolve.probe.framework_build import FrameworkBuild, FrameworkFiles, Search, find_preload, read_framework, with_preload
 from cudnn_resolve.probe.loader import CannotAskError, DynamicLoader, Process
-from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0
 """Time limit for a module that is asked what it was built with."""
+_VERSION_CALLS = ("cuda_runtime_build_version", "cudnn_build_version")
+"""Functions of JAX's version module, which return encoded versions."""
 _SET_BY_USER = (Rule.LD_LIBRARY_PATH, Rule.PRELOAD)
 
 
-def find_frameworks(
-    host: Host, environment: TargetEnvironment, copies: tuple[CudnnCopy, ...]
-) -> tuple[tuple[InstalledFramework, ...], tuple[Problem, ...]]:
+def find_frameworks(loader: DynamicLoader, copies: tuple[CudnnCopy, ...]) -> tuple[tuple[InstalledFramework, ...], tuple[Problem, ...]]:
     """Find the installed frameworks, the copy that each would load, and problems with that.
 
     Nothing is imported: files are read, and the dynamic loader is asked. Only JAX's version module is asked, in a child.
     """
-    loader = DynamicLoader(host, environment)
-    preload = find_preload(host, environment, loader)
+    preload = find_preload(loader)
     found: list[InstalledFramework] = []
     wrong: list[Problem] = []
     absent: list[Problem] = []
-    for distribution in environment.distributions:
-        build = read_framework(FrameworkFiles(host, environment, loader, distribution))
+    for distribution in loader.environment.distributions:
+        build = read_framework(FrameworkFiles(loader, distribution))
         if build is None:
             continue
-        build = with_preload(_with_own_versions(host, environment, build), preload)
-        assessment = _Assessment(environment, loader, copies, build)
+        build = with_preload(_with_own_versions(loader, build), preload)
+        assessment = _Assessment(loader, copies, build)
         found.append(assessment.framework())
         # A wrong cuDNN fails obscurely, a missing one with a clear message: the former come first.
         (wrong if assessment.loads else absent).extend(assessment.problems)
     return tuple(sorted(found, key=lambda framework: framework.name)), (*wrong, *absent)
 
 
-def _with_own_versions(host: Host, environment: TargetEnvironment, build: FrameworkBuild) -> FrameworkBuild:
+def _with_own_versions(loader: DynamicLoader, build: FrameworkBuild) -> FrameworkBuild:
     """Add versions from the framework's own module, if there is one and it answers."""
-    question, python = build.question, environment.python.path
-    if question is None or python is None:
+    framework, python = build.framework, loader.environment.python.path
+    if build.version_module is None or python is None:
         return build
-    request = {"directory": question.directory, "module": question.module, "calls": [question.cuda, question.cudnn]}
+    directory, module = build.version_module
+    request = {"directory": directory, "module": module, "calls": _VERSION_CALLS}
     argv = [python, "-I", payload_path("probe/payload_library.py"), "module", json.dumps(request)]
-    answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS).stdout) or {}
-    cuda, cudnn = answer.get(question.cuda), answer.get(question.cudnn)
+    answer = answer_of(loader.host.run(argv, timeout_seconds=TIMEOUT_SECONDS).stdout) or {}
+    cuda, cudnn = map(answer.get, _VERSION_CALLS)
     cuda_built = CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None
     cudnn_built = CudnnVersion.from_encoded(cudnn) if isinstance(cudnn, int) else None
-    return replace(
-        build,
-        cuda_built=cuda_built.line if cuda_built else build.cuda_built,
-        cudnn_built=cudnn_built.text if cudnn_built else build.cudnn_built,
+    framework = replace(
+        framework,
+        cuda_built=cuda_built.line if cuda_built else framework.cuda_built,
+        cudnn_built=cudnn_built.text if cudnn_built else framework.cudnn_built,
     )
+    return replace(build, framework=framework)
 
 
 class _Assessment:
     """Assessment of the cuDNN that one framework would load."""
 
-    def __init__(self, environment: TargetEnvironment, loader: DynamicLoader, copies: tuple[CudnnCopy, ...], build: FrameworkBuild) -> None:
-        self._environment = environment
+    def __init__(self, loader: DynamicLoader, copies: tuple[CudnnCopy, ...], build: FrameworkBuild) -> None:
         self._loader = loader
         self._copies = copies
         self._build = build
+        self._framework = build.framework
         self._by_path: Mapping[tuple[str | None, int | None], CudnnCopy] = {(copy.path, copy.soname): copy for copy in copies}
         self.problems: list[Problem] = []
         self.loads = False
@@ -81,29 +80,22 @@ class _Assessment:
 
     def framework(self) -> InstalledFramework:
         """Build the framework's facts."""
-        build, would_load = self._build, None
+        would_load = None
         try:
-            would_load = self._would_load() if build.steps else None
+            would_load = self._would_load() if self._build.steps else None
         except CannotAskError as error:
             self._complain(f"the cuDNN it would load is unknown: {error}")
-        return InstalledFramework(
-            name=build.name,
-            version=build.version,
-            variant=build.variant,
-            cuda_built=build.cuda_built,
-            cudnn_built=build.cudnn_built,
-            would_load=would_load,
-        )
+        return replace(self._framework, would_load=would_load)
 
     def _would_load(self) -> WouldLoad | None:
         outcome = start(self._loader, self._build)
-        if outcome.library is None and outcome.fault is None:
-            return None
-        if outcome.library is None or outcome.fault is not None:
-            because = self._failure(outcome)
+        if outcome.fault is not None:
+            because = self._failure(outcome.fault)
             self._complain(because)
             return WouldLoad(because=because)
         library = outcome.library
+        if library is None:
+            return None
         self.loads = True
         version = self._version_of(library)
         other = start(self._loader, self._build, library_path=False).library if library.rule in _SET_BY_USER else None
@@ -143,22 +135,22 @@ class _Assessment:
 
     def _reason(self, library: Library, other: Library | None) -> str:
         """Describe the loader's rule behind a library; `other` would be loaded without LD_LIBRARY_PATH and LD_PRELOAD."""
-        by = _name(library.by) or self._build.name
+        by = _name(library.by) or self._framework.name
         if library.rule is Rule.PATH and library.path in self._build.preloaded:
-            return f"the preload of this environment ({self._build.preload}) opens it before {self._build.name} is imported"
+            return f"the preload of this environment ({self._build.preload}) opens it before {self._framework.name} is imported"
         if library.rule is Rule.PATH:
-            return f"{self._build.name}'s own code opens it by path before its libraries request it"
+            return f"{self._framework.name}'s own code opens it by path before its libraries request it"
         if library.rule is Rule.PRELOAD:
             return f"LD_PRELOAD={library.where} comes first"
         if library.rule is Rule.RPATH:
-            rest = "; LD_LIBRARY_PATH cannot change that" if self._environment.ld_library_path else ""
+            rest = "; LD_LIBRARY_PATH cannot change that" if self._loader.environment.ld_library_path else ""
             return f"RPATH of {_name(library.holder)} leads to it{rest}"
         if library.rule is Rule.LD_LIBRARY_PATH:
             if other is None:
                 return f"LD_LIBRARY_PATH={library.where} is the only way for {by} to find it"
             return f"LD_LIBRARY_PATH={library.where} comes before {self._describe(other)}"
         if library.rule is Rule.RUNPATH:
-            rest = "; LD_LIBRARY_PATH would come first, but does not have it" if self._environment.ld_library_path else ""
+            rest = "; LD_LIBRARY_PATH would come first, but does not have it" if self._loader.environment.ld_library_path else ""
             return f"RUNPATH of {by} leads to it{rest}"
         place = f"it is in {library.where}, a default directory of the loader"
         if library.rule is Rule.CACHE:
@@ -173,10 +165,9 @@ class _Assessment:
         version = self._version_of(other)
         return f"{owner}{f' {version}' if version else ''} ({how})"
 
-    def _failure(self, outcome: Outcome) -> str:
+    def _failure(self, fault: Missing) -> str:
         """Explain why no libcudnn would be loaded."""
-        assert outcome.fault is not None
-        fault = self._loader.explain(outcome.fault)
+        fault = self._loader.explain(fault)
         by, name = fault.by.rpartition("/")[2], fault.name.rpartition("/")[2]
         if fault.why != "is not found":
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"
@@ -185,7 +176,7 @@ class _Assessment:
         requester = self._loader.elf(fault.by)
         rpath, runpath = (requester.rpath, requester.runpath) if requester else (None, None)
         places = ["its RPATH"] if rpath and runpath is None else []
-        places.append("LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
+        places.append("LD_LIBRARY_PATH" if self._loader.environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
         places += ["its RUNPATH"] if runpath else []
         places.append("the linker cache and the default directories")
         return f"{by} does not find {name}, which is not in {', '.join(places)}{self._elsewhere(name)}"
@@ -201,7 +192,7 @@ class _Assessment:
     # --- whether it fits ---
 
     def _complain(self, why: str) -> None:
-        self.problems.append(Problem(what=f"{self._build.name} {self._build.version}", why=why))
+        self.problems.append(Problem(what=f"{self._framework.name} {self._framework.version}", why=why))
 
     def _judge_parts(self, library: Library, version: CudnnVersion | None, parts: Parts) -> None:
         """Detect parts of another release than libcudnn itself, and parts that are not found."""
@@ -228,7 +219,7 @@ class _Assessment:
 
     def _judge_version(self, library: Library, version: CudnnVersion | None, other: Library | None) -> None:
         """Detect a release older than the one that the framework was built with, or than the one installed for it."""
-        built = self._build.cudnn_built
+        built = self._framework.cudnn_built
         where = self._loader.realpath(library.origin)
         shadowed = self._version_of(other) if other else None
         if version is not None and built is not None and not version.serves(CudnnVersion(built)):
@@ -255,7 +246,7 @@ class _Assessment:
         return f"{_name(path)} has an RPATH" if elf and elf.rpath else f"{_name(path)} names no directory"
 
     def _judge_cuda(self, copy: CudnnCopy | None) -> None:
-        built, own = self._build.cuda_built, copy.cuda if copy else None
+        built, own = self._framework.cuda_built, copy.cuda if copy else None
         if built and own and built.partition(".")[0] != own.partition(".")[0]:
             self._complain(f"was built for CUDA {built}, but would load a cuDNN for CUDA {own} ({copy.path if copy else ''})")
 

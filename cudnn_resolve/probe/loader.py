@@ -37,8 +37,8 @@ class DynamicLoader:
     """The loader of one environment, and the libraries that it may load, each read once."""
 
     def __init__(self, host: Host, environment: TargetEnvironment) -> None:
-        self._host = host
-        self._environment = environment
+        self.host = host
+        self.environment = environment
         self.look = cache(self._read)
         """Read the library at a path: an ELF file, the reason why it cannot be used, or None if there is no file."""
         self.names = cache(lambda directory: frozenset(host.list_dir(directory)))
@@ -68,7 +68,7 @@ class DynamicLoader:
 
     def wheels_with(self, name: str) -> list[str]:
         """Directories of NVIDIA's wheels in the environment that have a library of that name."""
-        folders = (f"{site}/nvidia/{wheel}/lib" for site in self._environment.site_packages for wheel in self.names(f"{site}/nvidia"))
+        folders = (f"{site}/nvidia/{wheel}/lib" for site in self.environment.site_packages for wheel in self.names(f"{site}/nvidia"))
         return [folder for folder in folders if name in self.names(folder)]
 
     def process(self, *, library_path: bool = True, driver: bool = False) -> Process:
@@ -80,9 +80,9 @@ class DynamicLoader:
 
     def _find_program(self) -> tuple[str, str]:
         """Choose the interpreter, or if it is not a readable program (but a script), another program without a search path."""
-        prefix = self._environment.prefix.rstrip("/")
-        candidates = [self._environment.python.path or "", *(f"{prefix}/bin/{name}" for name in ("python3", "python") if prefix)]
-        for path in (*candidates, self._host.python, "/usr/bin/env"):
+        prefix = self.environment.prefix.rstrip("/")
+        candidates = [self.environment.python.path or "", *(f"{prefix}/bin/{name}" for name in ("python3", "python") if prefix)]
+        for path in (*candidates, self.host.python, "/usr/bin/env"):
             real = self.realpath(path) if path else ""
             elf = self.elf(real) if real else None
             if elf is not None and elf.interpreter and "musl" not in elf.interpreter:
@@ -93,7 +93,7 @@ class DynamicLoader:
         """Trace a program or library with these names in LD_PRELOAD."""
         loader, _ = self.program()
         folder, preload = _preload_names(preload)
-        paths = self._environment.ld_library_path if library_path else ()
+        paths = self.environment.ld_library_path if library_path else ()
         unset = [word for name in (*_UNSET, *(() if paths else ("LD_LIBRARY_PATH",))) for word in ("-u", name)]
         settings = [f"LD_PRELOAD={':'.join(preload)}", *([f"LD_LIBRARY_PATH={':'.join(paths)}"] if paths else [])]
         argv = [
@@ -106,7 +106,7 @@ class DynamicLoader:
             loader,
             program,
         ]
-        result = self._host.run(argv, timeout_seconds=TIMEOUT_SECONDS)
+        result = self.host.run(argv, timeout_seconds=TIMEOUT_SECONDS)
         listed, log = (text.replace(f"/{_HERE}", "/").replace(_HERE, f"{folder}/") for text in (result.stdout, result.stderr))
         trace = parse_trace(listed, log)
         if trace is None or result.returncode is None:
@@ -129,7 +129,7 @@ class DynamicLoader:
             if requester not in others:
                 break
             requester = others[requester].by
-        if library.where in [path.rstrip("/") for path in self._environment.ld_library_path]:
+        if library.where in [path.rstrip("/") for path in self.environment.ld_library_path]:
             return replace(library, rule=Rule.LD_LIBRARY_PATH, holder="")
         return replace(library, holder=library.by) if library.rule is Rule.RUNPATH else library
 
@@ -150,10 +150,10 @@ class DynamicLoader:
         return fault
 
     def _read(self, path: str) -> Elf | str | None:
-        if self._host.read_bytes(path, 0, 1) is None:
+        if self.host.read_bytes(path, 0, 1) is None:
             return None
         try:
-            return read_elf(lambda offset, size: self._host.read_bytes(path, offset, size))
+            return read_elf(lambda offset, size: self.host.read_bytes(path, offset, size))
         except ElfError as error:
             return str(error)
 

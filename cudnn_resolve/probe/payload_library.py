@@ -225,7 +225,6 @@ def ask_nvml(candidates: "list[str]", emit: "Emit") -> None:
             emit("gpu", nvml_gpu(nvml, handle))
         else:
             emit("lost", [index, status, nvml_error(nvml, status)])
-    emit("done", True)
 
 
 def nvml_gpu(nvml: "ctypes.CDLL", handle: "ctypes.c_void_p") -> "dict[str, Any]":
@@ -297,7 +296,6 @@ def ask_libcuda(candidates: "list[str]", emit: "Emit") -> None:
             emit("gpu", cuda_gpu(cuda, device))
         else:
             emit("lost", [index, status, cuda_error(cuda, status)])
-    emit("done", True)
 
 
 def cuda_gpu(cuda: "ctypes.CDLL", device: "ctypes.c_int") -> "dict[str, Any]":
@@ -354,7 +352,6 @@ def load(candidates: "list[str]", emit: "Emit") -> "ctypes.CDLL | None":
     for candidate in candidates:
         if candidate.startswith("/") and not os.path.exists(candidate):
             continue
-        emit("loading", candidate)
         try:
             library = ctypes.CDLL(candidate)
         except OSError as error:

@@ -30,13 +30,15 @@ def detect(host: Host, python: str | None, known: Facts | None = None) -> Facts:
     # These imports run while the interpreter answers.
     from cudnn_resolve.probe.cudnn import find_copies
     from cudnn_resolve.probe.loaded_cudnn import find_frameworks
+    from cudnn_resolve.probe.loader import DynamicLoader
     from cudnn_resolve.probe.toolkit import find_compiler
 
     machine: Callable[[], Facts] = _later_machine(host) if known is None else partial(replace, known, problems=())
     compiler = Later(lambda: find_compiler(host))
     facts, environment = _surroundings(host, target.result(), compiler)
-    copies, copy_problems = find_copies(host, environment)
-    frameworks, framework_problems = find_frameworks(host, environment, copies)
+    loader = DynamicLoader(host, environment)
+    copies, copy_problems = find_copies(loader)
+    frameworks, framework_problems = find_frameworks(loader, copies)
     found = machine()
     return replace(
         facts,

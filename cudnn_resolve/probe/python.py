@@ -8,7 +8,7 @@ from msgspec import Struct, convert
 
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.facts.ldconfig import CacheEntry
-from cudnn_resolve.facts.model import UNKNOWN, Problem, Python, Unknown
+from cudnn_resolve.facts.model import UNKNOWN, Problem, Python, Unknown, architecture
 from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import CommandResult, Host, is_dir, is_file, which
 
@@ -221,7 +221,6 @@ def _target(path: str, how: str, answer: Mapping[str, Any]) -> TargetEnvironment
     is_glibc = report.libc.startswith("glibc ")
     if report.system == "linux" and not is_glibc:
         problems.append(Problem(what="C library", why="is not glibc: NVIDIA's libraries and manylinux wheels need glibc"))
-    machine = report.machine.lower()
     return TargetEnvironment(
         python=Python(
             version=report.version,
@@ -234,7 +233,7 @@ def _target(path: str, how: str, answer: Mapping[str, Any]) -> TargetEnvironment
         how=how,
         prefix=report.prefix,
         system=report.system,
-        arch={"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine) or None,
+        arch=architecture(report.machine.lower()) or None,
         glibc=report.libc.removeprefix("glibc ") if is_glibc else None,
         site_packages=report.path,
         distributions=report.distributions,

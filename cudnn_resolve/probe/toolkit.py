@@ -11,7 +11,7 @@ from msgspec import Struct
 from cudnn_resolve.facts.model import Problem, Source, Toolkit
 from cudnn_resolve.host.protocol import Host, is_dir, is_file, which
 from cudnn_resolve.probe.python import TargetEnvironment
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.version import CudaVersion, parsed
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
 _HEADER_BYTES = 1 << 16
@@ -176,10 +176,8 @@ def _pip_parts(host: Host, target: TargetEnvironment) -> list[Toolkit]:
 
 def _line(version: str | None) -> str | None:
     """Major and minor of a version; None if it is invalid."""
-    try:
-        return CudaVersion(version).line if version else None
-    except ValueError:
-        return None
+    found = parsed(CudaVersion, version)
+    return found.line if found else None
 
 
 # --- versions in files, in nvcc's output and in package names ---

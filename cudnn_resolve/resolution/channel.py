@@ -14,7 +14,7 @@ from cudnn_resolve.matrix.row import AptPattern, Build
 from cudnn_resolve.resolution.candidate import Channel
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.release import parse_version
-from cudnn_resolve.version import CudaVersion, CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion, parsed
 
 CUDA_MAJORS = (13, 12, 11, 14, 15)
 """CUDA majors whose wheels are candidates, those with most builds first."""
@@ -169,10 +169,8 @@ def enclosing_framework(context: Context, copy: CudnnCopy) -> str | None:
 
 def serves_cudnn(version: str, built: CudnnVersion) -> bool:
     """True if a cuDNN of some version works for code that was built with another."""
-    try:
-        return CudnnVersion(version).serves(built)
-    except ValueError:
-        return False
+    found = parsed(CudnnVersion, version)
+    return found is not None and found.serves(built)
 
 
 def extra_apt_package(book: Book, library: str, cuda: CudaVersion) -> AptPattern | None:

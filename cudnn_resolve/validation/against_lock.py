@@ -14,11 +14,9 @@ from cudnn_resolve.facts.model import Driver, Facts, Unknown
 from cudnn_resolve.validation.answers import ChildReport, cudnn_of
 from cudnn_resolve.validation.loaded import library_name, loaded_libraries
 from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu
-from cudnn_resolve.version import DriverVersion, same_version
+from cudnn_resolve.version import DriverVersion, same_version, versions_agree
 
 _MOST_NAMED = 6
-_MOST_PARTS = 3
-"""Version parts that a library reports of itself; only its package knows the build."""
 
 
 class PinnedLibrary(Struct, frozen=True, kw_only=True):
@@ -126,12 +124,11 @@ def _judge_loaded(pinned: PinnedEnvironment, subject: Subject, report: ChildRepo
     cudnn = pinned.cudnns.get(subject.name) or pinned.cudnns.get(subject.module) or pinned.cudnn
     release = cudnn_of(cudnn)
     if release is not None:
-        parts = release.parts[:_MOST_PARTS]
         wanted.append(f"cuDNN {cudnn}")
         for answer in loaded.cudnns:
             if answer.release is not None:
                 # For a cuDNN inside a wheel the matrix sometimes has only the first parts.
-                right = answer.release.parts[: len(parts)] == parts
+                right = versions_agree(answer.release.text, release.text)
                 (same if right else wrong).append(f"cuDNN {answer.release} from {loaded.homes(answer.release)}")
     for path, version in loaded.libraries.items():
         name = library_name(path).casefold()
@@ -139,7 +136,7 @@ def _judge_loaded(pinned: PinnedEnvironment, subject: Subject, report: ChildRepo
         if not pins or version is None:
             continue
         wanted += [f"{pin.package} {pin.version}" for pin in pins]
-        if any(_is_prefix(version, pin.version) for pin in pins):
+        if any(versions_agree(version, pin.version.partition("+")[0]) for pin in pins):
             same.append(f"{name} {version}")
         else:
             wrong.append(f"{name} {version} from {path.rpartition('/')[0]}")
@@ -153,13 +150,6 @@ def _judge_loaded(pinned: PinnedEnvironment, subject: Subject, report: ChildRepo
         observed="; ".join(wrong) if wrong else ", ".join(same),
         detail="another copy is found first: `cudnn-resolve detect` names the loader's rule" if wrong else "",
     )
-
-
-def _is_prefix(library: str, package: str) -> bool:
-    """True if a library's version is a prefix of its package's."""
-    ours, theirs = (text.partition("+")[0].split(".")[:_MOST_PARTS] for text in (package, library))
-    length = min(len(ours), len(theirs))
-    return ours[:length] == theirs[:length]
 
 
 def records_of(validation: Validation, date: str, python: str | None) -> tuple[dict[str, object], ...]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, ValidationError, convert
 
 from cudnn_resolve.validation.case import Case
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudnnVersion, parsed
 
 T = TypeVar("T")
 
@@ -53,10 +53,7 @@ CaseRun = tuple[Sequence[Case], ChildReport]
 
 def cudnn_of(text: object) -> CudnnVersion | None:
     """Parse a cuDNN version; None for anything else."""
-    try:
-        return CudnnVersion(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
+    return parsed(CudnnVersion, text) if isinstance(text, str) else None
 
 
 class CudnnAnswer(Struct, frozen=True):

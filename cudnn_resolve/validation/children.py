@@ -35,8 +35,6 @@ CARD_SECONDS = 60.0
 """Creation of a context; without persistence mode the driver first wakes every GPU of the machine."""
 MOST_RESTARTS = 3
 """Further children that try the remaining cases after one ended its child."""
-PAYLOADS = frozenset({"torch", "tensorflow", "jax", "cupy", "onnxruntime", "ctranslate2", "paddle", "mxnet"})
-"""Frameworks with a payload that computes."""
 CHANNELS_FIRST = frozenset({"onnxruntime", "mxnet", "cupy"})
 """Frameworks for which the other layout is the exception."""
 WITHOUT_TF32_SWITCH = frozenset({"cupy", "ctranslate2", "mxnet"})

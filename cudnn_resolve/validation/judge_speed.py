@@ -14,7 +14,7 @@ from cudnn_resolve.validation.answers import CardAnswer, ChildReport, SpeedAnswe
 from cudnn_resolve.validation.case import Case, Type, dtype_of
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.payload_card import NVML
-from cudnn_resolve.validation.payload_timing import TIMING
+from cudnn_resolve.validation.payload_framework import TIMING
 
 WORK = Case(name="speed", batch=32, channels=64, filters=64, size=(56, 56), kernel=(3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1))
 """A ResNet layer, 7.4 GFLOP: far above launch overhead, below a tenth of a second on the slowest GPU."""

@@ -89,9 +89,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     def question(self) -> dict[str, Any]:
         """Description of the framework in a payload's question."""
         would_load = self.installed.would_load
-        path = would_load.path if would_load else None
-        soname = path.rpartition("/")[2] if path else None
-        return {"module": self.module, "numpy": "numpy", "would_load": path, "soname": soname, "plugin": self.plugin}
+        return {"module": self.module, "would_load": would_load.path if would_load else None, "plugin": self.plugin}
 
     @property
     def is_cpu_build(self) -> bool:

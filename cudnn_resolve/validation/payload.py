@@ -41,24 +41,22 @@ class Unsupported(Exception):  # noqa: N818 - an answer, not a mistake
     """The framework does not support this, which is no fault of the stack."""
 
 
-class Emitter:
-    """Writes events. A `step` names what comes next, so that a crash can be attributed to it."""
+def emitter(pipe: int) -> "Callable[..., None]":
+    """Function that writes an event. A `step` names what comes next, so that a crash can be attributed to it."""
 
-    def __init__(self, pipe: int) -> None:
-        self.pipe = pipe
-
-    def __call__(self, key: str, value: "Any" = None) -> None:
-        """Write one event."""
+    def emit(key: str, value: "Any" = None) -> None:
         line = ("\n" + MARK + json.dumps([key, value]) + "\n").encode("ascii")
         while line:
-            line = line[os.write(self.pipe, line) :]
+            line = line[os.write(pipe, line) :]
+
+    return emit
 
 
 def main(question: "dict[str, Any]") -> None:
     """Run the part named in the question; an exception becomes a `failed` event."""
     pipe = os.dup(1)
     os.dup2(2, 1)
-    emit = Emitter(pipe)
+    emit = emitter(pipe)
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -118,7 +116,7 @@ def parent_of(pid: int) -> int:
         return 0
 
 
-def watch_memory(limit_mib: int, emit: Emitter) -> None:
+def watch_memory(limit_mib: int, emit: "Callable[..., None]") -> None:
     """Fork a watchdog that kills this process when it exceeds its memory limit or loses its parent.
 
     Limiting the address space would do harm: libcuda reserves far more than it uses.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-ATTRIBUTES = {"multiprocessors": 16, "clock_khz": 13, "major": 75, "minor": 76, "mode": 20}
+ATTRIBUTES = {"multiprocessors": 16, "clock_khz": 13, "mode": 20}
 """CUdevice_attribute in cuda.h."""
 SM_CLOCK = 1
 NVML = "ask NVML"

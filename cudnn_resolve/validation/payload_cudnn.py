@@ -1,7 +1,7 @@
 """Compute the cases with cuDNN 7, 8 or 9 alone, by functions that all three have, without a framework or NumPy.
 
-This tells a broken framework from a broken cuDNN. GPU memory comes from the driver's own library. Emits `ready` once cuDNN has a handle.
-Python 3.6 grammar, standard library only.
+This tells a broken framework from a broken cuDNN. GPU memory comes from the driver's own library. Python 3.6
+grammar, standard library only.
 """
 
 import contextlib
@@ -72,7 +72,6 @@ def run(question: "dict[str, Any]", emit: "Any") -> None:
     cudnn = Cudnn(path, card)
     emit("step", "cudnnCreate()")
     cudnn.start()
-    emit("ready", cudnn.version)
     compute_cases(question, emit, cudnn.compute)
 
 

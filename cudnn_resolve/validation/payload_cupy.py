@@ -1,9 +1,9 @@
 """CuPy, which dropped its binding of cuDNN in CuPy 14: its build, and how it computes. Python 3.6, standard library only."""
 
-from cudnn_resolve.validation.payload import import_named, try_call
+from cudnn_resolve.validation.payload import Unsupported, import_named, try_call
 from cudnn_resolve.validation.payload_framework import Framework as Base
+from cudnn_resolve.validation.payload_framework import time_call
 from cudnn_resolve.validation.payload_load import cuda_text, cudnn_text
-from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 class Framework(Base):
     """CuPy on one GPU."""
 
-    TITLE = "CuPy"
     NUMPY = CPU_TOO = False
-    WITHOUT = ("bfloat16", "tf32")
 
     @classmethod
     def built(cls, module: "Any") -> "dict[str, Any]":
@@ -48,13 +46,16 @@ class Framework(Base):
                 except Exception as error:
                     self.why = self.why or str(error)[:300]
 
-    def refusal(self, case: "dict[str, Any]") -> str:
-        """Features that CuPy lacks."""
+    def allow(self, case: "dict[str, Any]") -> None:
+        """Refuse what CuPy lacks, and types that cannot be requested."""
+        if case["type"] in ("bfloat16", "tf32"):
+            raise Unsupported("CuPy has no {} that could be requested".format(case["type"]))
         if case.get("kind") == "lstm":
-            return "CuPy has no recurrent layer"
+            raise Unsupported("CuPy has no recurrent layer")
         if case.get("kind") != "matmul" and self.cudnn is None:
-            return "this CuPy has no cuDNN: {}".format(self.why)
-        return "CuPy's convolutions have the channels first" if case.get("kind") == "convolution" and case["layout"] != "nchw" else ""
+            raise Unsupported("this CuPy has no cuDNN: {}".format(self.why))
+        if case.get("kind") == "convolution" and case["layout"] != "nchw":
+            raise Unsupported("CuPy's convolutions have the channels first")
 
     def shape(self, case: "dict[str, Any]", name: str) -> "tuple[int, ...]":
         """Shape of a tensor, with at least two spatial dimensions."""

@@ -5,15 +5,17 @@ Python 3.6, standard library only.
 
 import contextlib
 import re
+import time
 
-from cudnn_resolve.validation.payload import Unsupported, compute_cases
-from cudnn_resolve.validation.payload_timing import take_times
+from cudnn_resolve.validation.payload import Unsupported, compute_cases, result_or_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+TIMING = "time a convolution in "
+"""Prefix of the step in which a type is timed."""
 RELEVANT = re.compile(r"conv|cudnn|gemm|rnn|lstm|winograd|grad|fprop|im2col|im2vol|vol2col|triton|cutlass|xmma|fft|nvjet", re.IGNORECASE)
 """Anything that computes a convolution has one of these in its name."""
 RANKS = (
@@ -50,6 +52,35 @@ def cudnn_parts() -> "set[str]":
         return {match.group(0) for line in lines for match in [PART.search(line.rstrip())] if match}
 
 
+# --- timing ---
+
+
+def take_times(question: "dict[str, Any]", emit: "Any", measure: "Callable[[dict[str, Any]], dict[str, Any]]") -> None:
+    """Emit the time of every workload."""
+    for work in question["speed"]:
+        emit("step", TIMING + work["type"])
+        emit("speed", dict(result_or_error(1000, measure, work), type=work["type"]))
+
+
+def time_call(once: "Callable[[], Any]", wait: "Callable[[Any], Any]", seconds: float) -> float:
+    """Seconds per call after warm-up, the best of several rounds; `wait` returns when the device has finished."""
+    for _ in range(3):
+        wait(once())
+    best, repeat, deadline = float("inf"), 1, time.monotonic() + seconds
+    while True:
+        before = time.monotonic()
+        last = None
+        for _ in range(repeat):
+            last = once()
+        wait(last)
+        spent = time.monotonic() - before
+        best = min(best, spent / repeat)
+        if time.monotonic() >= deadline:
+            return best
+        if spent < 0.02:
+            repeat = min(repeat * 4, 4096)
+
+
 # --- a framework ---
 
 
@@ -59,14 +90,10 @@ class Framework:
     `tensor` and `listed` take and return numbers in the order batch, channels, space; `order` lists the axes as the framework wants them.
     """
 
-    TITLE = ""
-    """Its name in messages."""
     NUMPY = True
     """False if it does not need NumPy."""
     CPU_TOO = True
     """False if it computes on GPUs only."""
-    WITHOUT = ()  # type: tuple[str, ...]
-    """Types that it does not compute, or that cannot be requested."""
     ONLY_GPU = ()  # type: tuple[str, ...]
     """Its errors about work that it does on GPUs only."""
     WITNESS = "/proc/self/maps"
@@ -79,11 +106,10 @@ class Framework:
         self.prepare()
         emit("step", "import {}".format(self.name))
         self.lib = __import__(self.name)
-        self.numpy = __import__(question["numpy"]) if self.NUMPY else None  # type: Any
+        self.numpy = __import__("numpy") if self.NUMPY else None  # type: Any
         emit("step", "{} opens the {}".format(self.name, "CPU" if self.is_cpu else "GPU"))
         self.open()
         self.before = cudnn_parts()
-        emit("ready")
 
     @classmethod
     def run(cls, question: "dict[str, Any]", emit: "Any") -> None:
@@ -115,10 +141,6 @@ class Framework:
         """Context manager around all computation."""
         return contextlib.ExitStack()
 
-    def refusal(self, _case: "dict[str, Any]") -> str:
-        """Legitimate reason why a case cannot be computed here, or ""."""
-        return ""
-
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """Compute the tensors of one case."""
         self.allow(case)
@@ -131,13 +153,8 @@ class Framework:
                 raise Unsupported("on the CPU: {}".format(self.shortened(error))) from error
             raise
 
-    def allow(self, case: "dict[str, Any]") -> None:
-        """Configure the type of a case or workload; Unsupported if there is no such type."""
-        if case["type"] in self.WITHOUT:
-            raise Unsupported("{} has no {} that could be requested".format(self.TITLE, case["type"]))
-        why = self.refusal(case)
-        if why:
-            raise Unsupported(why)
+    def allow(self, _case: "dict[str, Any]") -> None:
+        """Configure the type of a case or workload; Unsupported if it cannot be computed here for a legitimate reason."""
 
     def shortened(self, error: Exception) -> str:
         """Most informative part of an error message."""

@@ -5,9 +5,8 @@ import re
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, import_named, try_call
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import axes_of, order_of
+from cudnn_resolve.validation.payload_framework import axes_of, order_of, time_call
 from cudnn_resolve.validation.payload_load import cuda_text, cudnn_text
-from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-from cudnn_resolve.validation.payload import try_call
+from cudnn_resolve.validation.payload import error_text, try_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def load(framework: "dict[str, Any]", emit: "Any") -> None:
     try:
         how = part.opens(module, framework)
     except Exception as error:
-        emit("unopened", [name, "{}: {}".format(type(error).__name__, str(error)[:1000])])
+        emit("unopened", [name, error_text(error, 1000)])
     else:
         if how:
             emit("opened", [name, how])
@@ -130,13 +130,11 @@ def describe_cudnn(path: str, emit: "Any") -> None:
     """Emit cuDNN's answers about itself, and make it load the parts that a first convolution loads."""
     library = loaded_library(path)
     answer = {"path": path, "checks": {}, "descriptors": {}}  # type: dict[str, Any]
-    if soname_of(path) == "8" and not has_driver():
+    if soname_of(path) == "8" and try_call(ctypes.CDLL, "libcuda.so.1") is None:
         answer["engines"] = open_parts(path, emit)
     emit("step", "cudnnGetVersion()")
     number = call_size_t(library, "cudnnGetVersion")
     answer["version"] = cudnn_text(number) if number else None
-    cuda = call_size_t(library, "cudnnGetCudartVersion")
-    answer["cuda"] = cuda_text(cuda) if cuda else None
     emit("cudnn", answer)
     major = number // 10000 if number and number >= 90000 else (number or 0) // 1000
     for part in CHECKS.get(major, []) if not any(answer.get("engines", {}).values()) else []:
@@ -173,15 +171,6 @@ def open_parts(path: str, emit: "Any") -> "dict[str, str]":
     """
     names = ["libcudnn_{}.so.8".format(part) for part in PARTS_8]
     return {name: why_unopenable(name, path, emit) for name in names if find_file(search_path(path), name)}
-
-
-def has_driver() -> bool:
-    """True if the loader finds the library that every driver provides."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
 
 
 def why_unopenable(name: str, requester: str, emit: "Any") -> str:

@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 
+from cudnn_resolve.validation.payload import Unsupported
 from cudnn_resolve.validation.payload_framework import Framework as Base
 
 TYPE_CHECKING = False
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 class Framework(Base):
     """MXNet on one device."""
 
-    TITLE = WITNESS = "MXNet"
-    WITHOUT = ("bfloat16", "tf32")
+    WITNESS = "MXNet"
 
     @classmethod
     def built(cls, module: "Any") -> "dict[str, Any]":
@@ -32,11 +32,14 @@ class Framework(Base):
         """Placement on the device."""
         return self.device
 
-    def refusal(self, case: "dict[str, Any]") -> str:
-        """Features that MXNet lacks."""
+    def allow(self, case: "dict[str, Any]") -> None:
+        """Refuse what MXNet lacks, and types that cannot be requested."""
+        if case["type"] in ("bfloat16", "tf32"):
+            raise Unsupported("MXNet has no {} that could be requested".format(case["type"]))
         if case["type"] == "float16" and self.is_cpu:
-            return "MXNet computes float16 on GPUs only"
-        return "MXNet's own layout has the channels first" if case["kind"] == "convolution" and case["layout"] != "nchw" else ""
+            raise Unsupported("MXNet computes float16 on GPUs only")
+        if case["kind"] == "convolution" and case["layout"] != "nchw":
+            raise Unsupported("MXNet's own layout has the channels first")
 
     def tensor(self, case: "dict[str, Any]", name: str, _order: "Sequence[int] | None" = None) -> "Any":
         """Tensor on the device."""

@@ -11,9 +11,8 @@ import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import version_tuple
+from cudnn_resolve.validation.payload_framework import time_call, version_tuple
 from cudnn_resolve.validation.payload_load import LIBRARY, dynamic_section, is_driver_missing
-from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,11 +123,12 @@ class Framework(Base):
         ones = {"x": self.numpy.ones((2, 3), "float32"), "w": self.numpy.ones((3, 4), "float32")}
         self.result("MatMul", {}, ones, (2, 4), {"type": "float32"})
 
-    def refusal(self, case: "dict[str, Any]") -> str:
-        """Features that ONNX Runtime lacks."""
+    def allow(self, case: "dict[str, Any]") -> None:
+        """Refuse what ONNX Runtime lacks."""
         if case["type"] == "bfloat16":
-            return "ONNX Runtime has no convolutions in bfloat16"
-        return "ONNX has the channels first" if case.get("kind") == "convolution" and case["layout"] == "nhwc" and self.is_cpu else ""
+            raise Unsupported("ONNX Runtime has no convolutions in bfloat16")
+        if case.get("kind") == "convolution" and case["layout"] == "nhwc" and self.is_cpu:
+            raise Unsupported("ONNX has the channels first")
 
     def matmul(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """Matrix product."""

@@ -6,8 +6,7 @@ import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import axes_of, order_of
-from cudnn_resolve.validation.payload_timing import time_call
+from cudnn_resolve.validation.payload_framework import axes_of, order_of, time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import axes_of, order_of, version_tuple
+from cudnn_resolve.validation.payload_framework import axes_of, order_of, time_call, version_tuple
 from cudnn_resolve.validation.payload_load import mapped
-from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,12 +40,12 @@ class Framework(Base):
     @classmethod
     def opens(cls, module: "Any", framework: "dict[str, Any]") -> "str | None":
         """By name from its own library, as it does once it sees a GPU."""
-        name = framework.get("soname")
-        if not name:
+        path = framework.get("would_load")
+        if not path:
             return None
         before = set(mapped())
         try:
-            module.load_op_library(name)
+            module.load_op_library(os.path.basename(path))
         except Exception:
             if set(mapped()) == before:
                 raise

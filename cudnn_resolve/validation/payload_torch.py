@@ -2,8 +2,8 @@
 
 from cudnn_resolve.validation.payload import Unsupported, import_named
 from cudnn_resolve.validation.payload_framework import Framework as Base
+from cudnn_resolve.validation.payload_framework import time_call
 from cudnn_resolve.validation.payload_load import dotted
-from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

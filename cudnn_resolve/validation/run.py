@@ -16,11 +16,11 @@ from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.against_lock import PinnedEnvironment, judge_against, with_preload_hint
 from cudnn_resolve.validation.answers import ChildReport
-from cudnn_resolve.validation.children import PAYLOADS, SLOWEST, ChildRunner, Progress, processes_at_once, programs_on
+from cudnn_resolve.validation.children import SLOWEST, ChildRunner, Progress, processes_at_once, programs_on
 from cudnn_resolve.validation.companions import InstalledCompanion, companions_of, judge_companion, judge_on_gpu, not_tested
 from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order
 from cudnn_resolve.validation.judge_numbers import WRONG, judge_cases
-from cudnn_resolve.validation.judge_speed import SpeedLimits, judge_card, judge_speed, speed_limits
+from cudnn_resolve.validation.judge_speed import judge_card, judge_speed, speed_limits
 from cudnn_resolve.validation.judge_usage import judge_usage
 from cudnn_resolve.validation.loaded import library_name, loaded_libraries
 from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu, gpus_of, subjects_of
@@ -102,10 +102,11 @@ class Run(Struct, frozen=True, kw_only=True):
     def load(self) -> tuple[list[Check], list[ChildReport]]:
         """Load frameworks alone and in pairs, companions and libraries; the checks, and the reports of frameworks and libraries."""
         reports = self.runner.load(self.subjects)
+        pinned = self.options.pinned
         checks = self._not_installed()
         for subject, report in zip(self.subjects, reports, strict=True):
-            checks += self._framework(subject, report)
-        pinned = self.options.pinned
+            own = judge_loading(subject, report, self.facts, has_gpu=bool(self.gpus), is_asked=bool(self.options.frameworks))
+            checks += [with_preload_hint(check, pinned, subject) if pinned else check for check in own]
         if pinned is not None:
             checks += judge_against(pinned, self.facts, self.subjects, reports)
         checks += self._orders(checks)
@@ -130,11 +131,6 @@ class Run(Struct, frozen=True, kw_only=True):
             for name in self.options.frameworks
             if name not in installed
         ]
-
-    def _framework(self, subject: Subject, report: ChildReport) -> list[Check]:
-        checks = judge_loading(subject, report, self.facts, has_gpu=bool(self.gpus), is_asked=bool(self.options.frameworks))
-        pinned = self.options.pinned
-        return [with_preload_hint(check, pinned, subject) if pinned else check for check in checks]
 
     def _orders(self, checks: Sequence[Check]) -> list[Check]:
         """Load pairs of those that load alone: a failure alone would only repeat itself."""
@@ -164,41 +160,39 @@ class Run(Struct, frozen=True, kw_only=True):
     # --- on each GPU ---
 
     def compute(self, gpu: VisibleGpu) -> tuple[list[Check], ChildReport]:
-        """Check one GPU and compute on it; the checks, and what the driver reports of it."""
+        """Check one GPU and compute on it; the checks, ordered for the search of a fault, and what the driver reports of it."""
         prefix = self._prefix(gpu)
         report = self.runner.card(gpu)
-        checks = [judge_card(f"{prefix}card", report, gpu.index)]
-        if checks[0].status != "failed":
-            at_once = min(max(self.runner.at_once // len(self.gpus), 1), programs_on(report, self.runner.host.environ))
-            subjects = [subject for subject in self.subjects if not subject.is_cpu_build and subject.module in PAYLOADS]
-            checks += self._compute_with_all(subjects, gpu, prefix, at_once)
-        return checks, report
-
-    def _prefix(self, gpu: VisibleGpu) -> str:
-        return f"gpu{gpu.index}/" if len(self.gpus) > 1 else ""
-
-    def time(self, gpu: VisibleGpu, computed: Sequence[Check], report: ChildReport) -> list[Check]:
-        """Time the frameworks that have computed on a GPU, one after the other."""
-        limits = self._limits(gpu, report)
-        passed = {check.framework for check in computed if check.status == "passed"}
-        sound = [subject for subject in self.subjects if subject.name in passed]
-        return [check for subject in sound for check in self._time(subject, gpu, limits)]
-
-    def _limits(self, gpu: VisibleGpu, report: ChildReport) -> SpeedLimits:
-        is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
-        architecture = self.book.architecture(Capability.parse(gpu.compute_capability)) if gpu.compute_capability else None
-        return speed_limits(report, architecture, self.book.peak(gpu.name) if gpu.name else None, is_slice=is_slice)
-
-    def _compute_with_all(self, subjects: list[Subject], gpu: VisibleGpu, prefix: str, at_once: int) -> list[Check]:
-        """Compute with everything: the slowest start first, the checks are ordered for the search of a fault."""
+        card = judge_card(f"{prefix}card", report, gpu.index)
+        if card.status == "failed":
+            return [card], report
+        subjects = [subject for subject in self.subjects if not subject.is_cpu_build]
         tasks: list[tuple[bool, Callable[[], list[Check]]]] = [
             *((False, partial(self._compute_bare, path, gpu, prefix)) for path in self.libraries),
             *((subject.module in SLOWEST, partial(self._compute_with, subject, gpu, prefix)) for subject in subjects),
             *((one.companion.is_framework, partial(self._run_companion, one, gpu, prefix)) for one in self.companions),
         ]
-        order = sorted(range(len(tasks)), key=lambda index: not tasks[index][0])
+        order = sorted(range(len(tasks)), key=lambda index: not tasks[index][0])  # the slowest start first
+        at_once = min(max(self.runner.at_once // len(self.gpus), 1), programs_on(report, self.runner.host.environ))
         done = dict(zip(order, gather([tasks[index][1] for index in order], at_once), strict=True))
-        return [check for index in sorted(done) for check in done[index]]
+        return [card, *(check for index in sorted(done) for check in done[index])], report
+
+    def _prefix(self, gpu: VisibleGpu) -> str:
+        return f"gpu{gpu.index}/" if len(self.gpus) > 1 else ""
+
+    def time(self, gpu: VisibleGpu, computed: Sequence[Check], card: ChildReport) -> list[Check]:
+        """Time the frameworks that have computed on a GPU, one after the other."""
+        is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
+        architecture = self.book.architecture(Capability.parse(gpu.compute_capability)) if gpu.compute_capability else None
+        limits = speed_limits(card, architecture, self.book.peak(gpu.name) if gpu.name else None, is_slice=is_slice)
+        types = self.runner.types_timed(gpu)
+        passed = {check.framework for check in computed if check.status == "passed"}
+        checks: list[Check] = []
+        for subject in self.subjects:
+            report = self.runner.timed(subject, gpu) if subject.name in passed else None
+            if report is not None:
+                checks += judge_speed(f"{self._prefix(gpu)}{subject.name}/speed", subject.name, report, limits, gpu.index, types)
+        return checks
 
     def _compute_bare(self, path: str, gpu: VisibleGpu, prefix: str) -> list[Check]:
         name = f"{prefix}cudnn/{library_label(path, self.libraries)}/"
@@ -214,13 +208,6 @@ class Run(Struct, frozen=True, kw_only=True):
 
     def _run_companion(self, installed: InstalledCompanion, gpu: VisibleGpu, prefix: str) -> list[Check]:
         return list(judge_on_gpu(installed, self.runner.companion(installed, gpu), gpu, prefix))
-
-    def _time(self, subject: Subject, gpu: VisibleGpu, limits: SpeedLimits) -> list[Check]:
-        report = self.runner.timed(subject, gpu)
-        if report is None:
-            return []
-        types = self.runner.types_timed(gpu)
-        return list(judge_speed(f"{self._prefix(gpu)}{subject.name}/speed", subject.name, report, limits, gpu.index, types))
 
 
 def library_label(path: str, libraries: tuple[str, ...]) -> str:

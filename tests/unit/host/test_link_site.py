@@ -23,3 +23,8 @@ def test_the_order_is_that_of_the_loader() -> None:
     assert found() == ("/said", "/cached", "/usr/lib")
     assert found(runpath="/own") == ("/said", "/own", "/cached", "/usr/lib")
     assert found(rpath="/own") == ("/own", "/said", "/cached", "/usr/lib")
+
+
+def test_both_spellings_of_the_interpreters_own_directory_are_replaced() -> None:
+    assert found(runpath="$ORIGIN/../../own")[1] == "/own"
+    assert found(runpath="${ORIGIN}/../../own")[1] == "/own"

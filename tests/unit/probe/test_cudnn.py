@@ -8,6 +8,7 @@ from cudnn_resolve.facts.cudnn_files import parts_of
 from cudnn_resolve.facts.model import CudnnCopy
 from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.cudnn import find_copies
+from cudnn_resolve.probe.loader import DynamicLoader
 from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost
@@ -22,7 +23,7 @@ CUDA: Files = {
 
 
 def only(host: FakeHost, *arguments: Any, **options: Any) -> CudnnCopy:
-    copies, _ = find_copies(host, environment_of(*arguments, **options))
+    copies, _ = find_copies(DynamicLoader(host, environment_of(*arguments, **options)))
     assert len(copies) == 1, copies
     return copies[0]
 
@@ -32,7 +33,7 @@ def test_a_wheel_is_known_to_its_build() -> None:
     wheel, record = record_of(files, "nvidia-cudnn-cu12", "9.1.0.70")
     host = machine({**files, **record, **CUDA}, {f"{WHEEL}/libcudnn.so.9": tells(90100)})
 
-    copies, problems = find_copies(host, environment_of(wheel))
+    copies, problems = find_copies(DynamicLoader(host, environment_of(wheel)))
 
     assert problems == ()
     assert copies == (
@@ -53,7 +54,7 @@ def test_a_wheel_is_known_to_its_build() -> None:
 def test_without_any_cudnn_nobody_is_asked() -> None:
     host = machine({f"{SITE}/numpy.libs/libopenblas.so": b""})
 
-    assert find_copies(host, environment_of()) == ((), ())
+    assert find_copies(DynamicLoader(host, environment_of())) == ((), ())
     assert host.asked == []
 
 
@@ -83,7 +84,7 @@ def test_every_place_and_the_order_of_the_loader() -> None:
         library_path=("/first/lib", "relative"), cache={"libcudnn.so.8": "/cached/libcudnn.so.8"}, cuda=("/usr/local/cuda-12.4",)
     )
 
-    copies, _ = find_copies(host, environment)
+    copies, _ = find_copies(DynamicLoader(host, environment))
 
     assert [copy.path for copy in copies] == list(places)
 
@@ -102,7 +103,7 @@ def test_two_generations_in_one_directory_are_two_copies() -> None:
     files = {**cudnn_files("/opt/cudnn/lib", "8.9.7"), **cudnn_files("/opt/cudnn/lib", "9.1.0")}
     host = machine(files, {"/opt/cudnn/lib/libcudnn.so.8": tells(8907, 12020), "/opt/cudnn/lib/libcudnn.so.9": tells(90100)})
 
-    copies, _ = find_copies(host, environment_of())
+    copies, _ = find_copies(DynamicLoader(host, environment_of()))
 
     assert [(copy.soname, copy.version, copy.complete) for copy in copies] == [(8, "8.9.7", True), (9, "9.1.0", True)]
 
@@ -110,7 +111,7 @@ def test_two_generations_in_one_directory_are_two_copies() -> None:
 def test_other_architectures_are_not_copies() -> None:
     files = {"/opt/cudnn/lib/libcudnn.so.9": write_elf("libcudnn.so.9", machine=183)}
 
-    assert find_copies(machine(files), environment_of()) == ((), ())
+    assert find_copies(DynamicLoader(machine(files), environment_of())) == ((), ())
     assert only(machine(files), arch="aarch64").soname == 9
 
 
@@ -167,7 +168,7 @@ def test_the_library_itself_is_believed_over_everything() -> None:
     wheel, record = record_of(files, "nvidia-cudnn-cu12", "9.1.0.70")
     host = machine({**files, **record}, {f"{WHEEL}/libcudnn.so.9": tells(92800)})
 
-    copies, problems = find_copies(host, environment_of(wheel))
+    copies, problems = find_copies(DynamicLoader(host, environment_of(wheel)))
 
     assert copies[0].version == "9.28.0"
     assert "the files are cuDNN 9.28.0, although nvidia-cudnn-cu12 9.1.0.70 is installed" in copies[0].problems
@@ -227,7 +228,7 @@ def test_two_wheels_over_the_same_files() -> None:
     cu13, new_record = record_of(new, "nvidia-cudnn-cu13", "9.19.0.56")
     host = machine({**new, **old_record, **new_record}, {f"{WHEEL}/libcudnn.so.9": tells(91900, 13010)})
 
-    copies, problems = find_copies(host, environment_of(cu12, cu13))
+    copies, problems = find_copies(DynamicLoader(host, environment_of(cu12, cu13)))
 
     assert [(copy.version, copy.owner, copy.complete) for copy in copies] == [("9.19.0.56", "nvidia-cudnn-cu13", True)]
     assert problems[0].what == "nvidia-cudnn-cu12 9.1.0.70 and nvidia-cudnn-cu13 9.19.0.56"
@@ -241,7 +242,7 @@ def test_two_wheels_of_one_release_are_told_apart_by_cuda() -> None:
     cu13, record_13 = record_of(files, "nvidia-cudnn-cu13", "9.19.0.56")
     host = machine({**files, **record_12, **record_13}, {f"{WHEEL}/libcudnn.so.9": tells(91900, 13010)})
 
-    assert find_copies(host, environment_of(cu12, cu13))[0][0].owner == "nvidia-cudnn-cu13"
+    assert find_copies(DynamicLoader(host, environment_of(cu12, cu13)))[0][0].owner == "nvidia-cudnn-cu13"
 
 
 # --- whether it is whole ---
@@ -288,7 +289,7 @@ def test_releases_mixed_by_the_names_of_their_files() -> None:
         files[f"{lib}/libcudnn_{part}.so.{number}"] = write_elf(f"libcudnn_{part}.so.8")
         links[f"{lib}/libcudnn_{part}.so.8"] = f"{lib}/libcudnn_{part}.so.{number}"
 
-    copies, problems = find_copies(machine(files, links=links), environment_of())
+    copies, problems = find_copies(DynamicLoader(machine(files, links=links), environment_of()))
 
     assert copies[0].complete is False
     assert any(problem.startswith("mixed releases: libcudnn_cnn_train.so.8.6.0; libcudnn.so.8.9.7, ") for problem in copies[0].problems)
@@ -299,7 +300,7 @@ def test_releases_mixed_by_what_the_library_says() -> None:
     files = cudnn_files("/opt/cudnn/lib", "9.1.0")
     host = machine(files, {"/opt/cudnn/lib/libcudnn.so.9": tells(90100, graph=0, ops=1002, cnn=0)})
 
-    copies, problems = find_copies(host, environment_of())
+    copies, problems = find_copies(DynamicLoader(host, environment_of()))
 
     assert copies[0].complete is False
     assert any("libcudnn rejects libcudnn_ops.so.9" in problem for problem in copies[0].problems)
@@ -418,7 +419,7 @@ def test_a_library_that_fails_is_a_problem_and_the_package_tells_its_release(ans
     wheel, record = record_of(files, "nvidia-cudnn-cu12", "9.1.0.70")
     host = machine({**files, **record, **CUDA}, {} if answer is None else {f"{WHEEL}/libcudnn.so.9": answer})
 
-    copies, problems = find_copies(host, environment_of(wheel))
+    copies, problems = find_copies(DynamicLoader(host, environment_of(wheel)))
 
     assert copies[0].version == "9.1.0.70"
     assert copies[0].complete is True
@@ -442,7 +443,7 @@ def test_where_no_child_can_ask_files_speak(result: CommandResult) -> None:
     files = cudnn_files("/opt/cudnn/lib", "9.1.0")
     host = FakeHost(files, programs=lambda _argv: result)
 
-    copies, problems = find_copies(host, environment_of())
+    copies, problems = find_copies(DynamicLoader(host, environment_of()))
 
     assert [copy.soname for copy in copies] == [9]
     assert [problem.what for problem in problems] == ["versions of cuDNN", "dependencies of cuDNN"]
@@ -458,6 +459,6 @@ def test_settings_of_the_user_do_not_reach_the_child() -> None:
             return super().run(*arguments, **options)
 
     host = Watched(cudnn_files("/opt/cudnn/lib", "9.1.0"), environ={"LD_PRELOAD": "x", "CUDNN_LOGLEVEL_DBG": "3", "PATH": "/bin"})
-    find_copies(host, environment_of())
+    find_copies(DynamicLoader(host, environment_of()))
 
     assert host.env == {"PATH": "/bin", "LC_ALL": "C"}

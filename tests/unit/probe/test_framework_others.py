@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.probe.loaded_cudnn import find_frameworks
+from cudnn_resolve.probe.loader import DynamicLoader
 from tests.elf_writer import write_elf
 from tests.library_tree import (
     SITE,
@@ -298,4 +299,4 @@ def test_other_distributions_are_no_frameworks() -> None:
     )
     environment = environment_of(*(distribution(name, "1.0") for name in names))
 
-    assert find_frameworks(machine({}), environment, ()) == ((), ())
+    assert find_frameworks(DynamicLoader(machine({}), environment), ()) == ((), ())

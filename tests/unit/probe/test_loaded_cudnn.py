@@ -7,6 +7,7 @@ import pytest
 from cudnn_resolve.facts.model import Problem
 from cudnn_resolve.probe.cudnn import find_copies
 from cudnn_resolve.probe.loaded_cudnn import find_frameworks
+from cudnn_resolve.probe.loader import DynamicLoader
 from tests.elf_writer import write_elf
 from tests.library_tree import (
     SITE,
@@ -334,7 +335,8 @@ def test_a_wrong_cudnn_is_told_before_one_that_is_not_there() -> None:
     environment = environment_of(TF, TORCH, nvidia, library_path=(OTHER,))
     host = machine(files, said)
 
-    frameworks, problems = find_frameworks(host, environment, find_copies(host, environment)[0])
+    loader = DynamicLoader(host, environment)
+    frameworks, problems = find_frameworks(loader, find_copies(loader)[0])
 
     assert [one.name for one in frameworks] == ["tensorflow", "torch"]
     assert [problem.what for problem in problems] == ["torch 2.6.0", "torch 2.6.0", "tensorflow 2.15.1"]

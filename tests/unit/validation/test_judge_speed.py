@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.matrix.row import Architecture, Peak
-from cudnn_resolve.validation import payload_timing
+from cudnn_resolve.validation import payload_framework
 from cudnn_resolve.validation.answers import ChildReport
 from cudnn_resolve.validation.judge_speed import WIDE_WORK, WORK, SpeedLimits, judge_card, judge_speed, speed_limits, speed_question
 from cudnn_resolve.validation.model import Check
@@ -118,7 +118,7 @@ def test_work_that_a_framework_has_no_code_for_is_no_error() -> None:
     def refuses(_work: dict[str, object]) -> dict[str, object]:
         raise RuntimeError("\"slow_conv\" not implemented for 'Half'")
 
-    payload_timing.take_times({"speed": [{"type": "float16"}]}, lambda *row: told.append(row[-1]), refuses)
+    payload_framework.take_times({"speed": [{"type": "float16"}]}, lambda *row: told.append(row[-1]), refuses)
 
     assert told[-1] == {"type": "float16", "unsupported": "RuntimeError: \"slow_conv\" not implemented for 'Half'"}
 
