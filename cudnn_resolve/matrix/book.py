@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache, wraps
 from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -140,7 +140,7 @@ class Book:
     @cached_property
     def _extra_releases(self) -> dict[str, tuple[row.ExtraRelease, ...]]:
         found: dict[str, tuple[row.ExtraRelease, ...]] = {}
-        for release in self._from_all_files(row.ExtraRelease):
+        for release in self.rows(row.ExtraRelease):
             found[release.package] = (*found.get(release.package, ()), release)
         return found
 
@@ -249,20 +249,20 @@ class Book:
 
     def symptoms(self) -> tuple[symptom.Symptom, ...]:
         """All message patterns, in table order."""
-        return self._from_all_files(symptom.Symptom)
+        return self.rows(symptom.Symptom)
 
     @_once
     def causes(self) -> Mapping[str, symptom.Cause]:
         """All causes by id."""
-        return {cause.id: cause for cause in self._from_all_files(symptom.Cause)}
+        return {cause.id: cause for cause in self.rows(symptom.Cause)}
 
     def helps(self) -> tuple[symptom.Help, ...]:
         """All remedies, the least invasive of each cause first."""
-        return self._from_all_files(symptom.Help)
+        return self.rows(symptom.Help)
 
     def clues(self) -> tuple[symptom.Clue, ...]:
         """Words in messages that tell more than a cause."""
-        return self._from_all_files(symptom.Clue)
+        return self.rows(symptom.Clue)
 
     # -- CUDA and cuDNN --------------------------------------------------------------------------------------------------------
 
@@ -408,8 +408,10 @@ class Book:
         return tuple(sorted(frozenset[str]().union(*self._layer_names)))
 
     @_once
-    def rows(self, row_type: type[_RowT], stem: str = "") -> tuple[_RowT, ...]:
-        """Rows of a type after overlaying; `stem` is the file, for tables of one file each (`torch` in `framework/torch`)."""
+    def rows(self, row_type: type[_RowT], stem: str | None = None) -> tuple[_RowT, ...]:
+        """Rows of a type after overlaying; `stem` is one file of a folder (`torch` in `framework/torch`), None all of its files."""
+        if stem is None:
+            return tuple(found for file in self._stems_of(row_type) for found in self.rows(row_type, file))
         name, array = place_of(row_type, stem)
         if self._has_overlay(name):
             return tuple(placed.row for placed in self.placed(row_type, stem))
@@ -420,24 +422,15 @@ class Book:
         found: tuple[_RowT, ...] = getattr(self._layers(name)[0][1] if alone is None else alone, array)
         return found
 
-    def placed(self, row_type: type[_RowT], stem: str = "") -> list[Placed[_RowT]]:
+    def placed(self, row_type: type[_RowT], stem: str | None = None) -> list[Placed[_RowT]]:
         """Rows as `rows` gives them, each with its layer and position; for rules and for printing."""
-        name, array = place_of(row_type, stem)
-        return overlay.lay(self._layers(name), row_type, array)
+        places = (place_of(row_type, file) for file in (self._stems_of(row_type) if stem is None else (stem,)))
+        return [placed for name, array in places for placed in overlay.lay(self._layers(name), row_type, array)]
 
-    def placed_in_all_files(self, row_type: type[_RowT]) -> Iterator[Placed[_RowT]]:
-        """Rows as `placed` gives them, from every file of their table."""
-        for stem in self._stems_of(row_type):
-            yield from self.placed(row_type, stem)
-
-    def idle_removals(self, row_type: type[row.Plain], stem: str = "") -> list[tuple[int, int]]:
+    def idle_removals(self, row_type: type[row.Plain], stem: str) -> list[tuple[int, int]]:
         """Layer and position of each overlay row with `remove = true` that matches no row."""
         name, array = place_of(row_type, stem)
         return overlay.idle_removals(self._layers(name), row_type, array)
-
-    @_once
-    def _from_all_files(self, row_type: type[_RowT]) -> tuple[_RowT, ...]:
-        return tuple(found for stem in self._stems_of(row_type) for found in self.rows(row_type, stem))
 
     @_once
     def _by(self, row_type: type[_RowT], *fields: str) -> dict[Any, _RowT]:

@@ -190,7 +190,7 @@ def references_known(book: Book) -> Iterator[Fault]:
     }
     for row_type, field, kind in _REFERENCES:
         known, message = kinds[kind]
-        for placed in book.placed_in_all_files(row_type):
+        for placed in book.placed(row_type):
             value = getattr(placed.row, field)
             for reference in value if type(value) is tuple else () if value is None else (value,):  # a capability is a named tuple
                 shown = reference.capability if isinstance(reference, CodeTarget) else reference
@@ -335,7 +335,7 @@ def dates_sane(book: Book) -> Iterator[Fault]:
     newest = max((day for layer in book.layers for name in layer.names() for day in _read_days(layer.load(name))), default="")
     dated = [row_type for arrays in TABLES.values() for row_type in arrays.values() if "date" in row_type.__struct_fields__]
     for row_type in dated:
-        for placed in book.placed_in_all_files(row_type):
+        for placed in book.placed(row_type):
             date = getattr(placed.row, "date", None)
             if date and not _FIRST_DAY <= date <= max(newest, _FIRST_DAY):
                 yield placed.fault("date", f"{date} is not between {_FIRST_DAY} and {newest}, when a source was last read")

@@ -94,7 +94,7 @@ def test_sources_of_an_overlay_are_its_own() -> None:
 
 def test_removals_that_meet_nothing_are_counted() -> None:
     over = {"gpu/card": 'card = [{name = "Tesla T4", remove = true}, {name = "Tesla T5", remove = true}]'}
-    assert book(over).idle_removals(Card) == [(1, 1)]
+    assert book(over).idle_removals(Card, "card") == [(1, 1)]
 
 
 def test_rows_know_their_layer_and_position() -> None:
