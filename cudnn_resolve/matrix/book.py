@@ -146,14 +146,14 @@ class Book:
 
     # -- pip packages ----------------------------------------------------------------------------------------------------------
 
-    def package(self, name: str) -> row.Package | None:
-        """Known releases of a pip package, oldest first; None if it was not harvested."""
-        return self._package(_normalized(name))
+    def is_harvested(self, package: str) -> bool:
+        """True if the releases of a pip package are known."""
+        table = f"wheel/{_normalized(package)}"
+        return self._has(0, table) or self._has_overlay(table)
 
     def releases(self, package: str) -> tuple[row.WheelRelease, ...]:
         """Known releases of a pip package, oldest first; empty if it was not harvested."""
-        found = self.package(package)
-        return found.releases if found is not None else ()
+        return self._releases(_normalized(package))
 
     def release(self, package: str, version: str) -> row.WheelRelease | None:
         """One release of a pip package; None if it was not harvested."""
@@ -210,17 +210,13 @@ class Book:
         return tuple(trap for trap in self.rows(row.Trap) if trap.framework == framework)
 
     @_once
-    def _package(self, name: str) -> row.Package | None:
-        table = f"wheel/{name}"
-        layers = sum(self._has(number, table) for number in range(len(self.layers)))
-        if not layers:
-            return None
+    def _releases(self, name: str) -> tuple[row.WheelRelease, ...]:
         releases = self.rows(row.WheelRelease, name)
-        if layers > 1:
+        if sum(self._has(number, f"wheel/{name}") for number in range(len(self.layers))) > 1:
             from packaging.version import Version
 
             releases = tuple(sorted(releases, key=lambda release: Version(release.version)))
-        return row.Package(name=name, releases=releases)
+        return releases
 
     @_once
     def _releases_by_version(self, package: str) -> dict[str, row.WheelRelease]:

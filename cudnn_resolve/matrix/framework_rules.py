@@ -174,9 +174,7 @@ def cudnn_wheels_harvested(book: Book) -> Iterator[Fault]:
 
 def components_harvested(book: Book) -> Iterator[Fault]:
     """A component package that provides a library of some build has a wheel table."""
-    wanted = {
-        (library, placed.row.cuda.major) for placed in book.placed(Build) if placed.row.cuda for library in placed.row.loads
-    }
+    wanted = {(library, placed.row.cuda.major) for placed in book.placed(Build) if placed.row.cuda for library in placed.row.loads}
     known = set(book.packages())
     for placed in book.placed(row.Component):
         component = placed.row
@@ -192,8 +190,8 @@ def specifiers_match(book: Book) -> Iterator[Fault]:
         name = trap.row.framework
         if name in book.frameworks():
             yield from _specifier_faults(trap, _framework_versions(book, name))
-        elif (package := book.package(name)) is not None:
-            yield from _specifier_faults(trap, [Version(release.version) for release in package.releases])
+        elif book.is_harvested(name):
+            yield from _specifier_faults(trap, [Version(release.version) for release in book.releases(name)])
         else:
             yield trap.fault("framework", f"{name!r} is not a framework and has no wheel table")
     for name in book.frameworks():

@@ -131,7 +131,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
         name = canonicalize_name(requirement.name)
         found = [other for other in catalog.releases.of(name) if requirement.specifier.contains(other.version, prereleases=True)]
         fits = any(other.fit.python and other.fit.arch for other in found)
-        if book.package(name) is not None and not fits and name not in {pin.name for pin in resolution.pip}:
+        if book.is_harvested(name) and not fits and name not in {pin.name for pin in resolution.pip}:
             yield Warning(
                 code="extra-not-installable",
                 message=f"{build.package}[{extra}]=={build.version} cannot be installed as published: it requires {requirement.name}"
@@ -223,7 +223,7 @@ def _near_names(resolution: Resolution, book: Book) -> Iterator[Warning]:
     """Requested packages that no index was asked for and whose names nearly match a framework's."""
     requested = {canonicalize_name(found[0]) for line in resolution.request.requirements if (found := _NAME.match(line.text)) is not None}
     for pin in resolution.pip:
-        if pin.version is not None or pin.name not in requested or book.package(pin.name) is not None:
+        if pin.version is not None or pin.name not in requested or book.is_harvested(pin.name):
             continue
         near = [name for name in book.nearest(pin.name) if abs(len(name) - len(pin.name)) <= 1 and not pin.name.startswith(name)]
         if near:

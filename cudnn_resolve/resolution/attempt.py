@@ -156,7 +156,7 @@ def _attempt_once(universe: Universe, rounds: int, dropped: Sequence[str]) -> Re
 def installed_companions(book: Book, machine: Machine, request: Request) -> tuple[str, ...]:
     """Installed packages that must move with one of the targets."""
     names = (name for target in request.targets for name in book.framework(target.framework).companions)
-    return tuple(dict.fromkeys(name for name in names if name in machine.pip and book.package(name) is not None))
+    return tuple(dict.fromkeys(name for name in names if name in machine.pip and book.is_harvested(name)))
 
 
 def with_late_pins(universe: Universe, found: Solved, companions: Sequence[str], rounds: int) -> tuple[Universe, Solved]:
