@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from contextlib import contextmanager
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,13 +32,11 @@ from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File, IndexLocation, Listing, Metadata
 
 if TYPE_CHECKING:
-    from cudnn_resolve.index.download import Listener
     from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
 THREADS = 8
 """Concurrent requests."""
-_DOWNLOADS = 4
 _OFFLINE_HINT = "--offline uses only the tables and the cache"
 Progress = Callable[[int, int, str], None]
 """Called during a wait with the requests sent, the bytes received, and a description of what is awaited."""
@@ -144,17 +141,11 @@ class IndexClient:
             return
         self._metadata[file.url] = self._threads.submit(self._metadata_cache.read, name, file)
 
-    def fetch(self, files: Sequence[File], folder: str, listener: Listener | None = None) -> list[str]:
-        """Download files concurrently into `folder`, unless they are there; size and hash are checked. Return their paths.
-
-        `listener` hears of each file its received and total bytes. Raise WorldError if a file cannot be downloaded or written; complete
-        files stay.
-        """
+    def fetch(self, file: File, folder: str) -> str:
+        """Download a file into `folder`; size and hash are checked. Raise WorldError if it cannot be downloaded or written."""
         from cudnn_resolve.index.download import Downloads
 
-        downloads = Downloads(self._session())
-        tasks = [(file.filename, partial(downloads.fetch, file, folder, listener)) for file in files]
-        return self._all(tasks, _DOWNLOADS)
+        return self._result(self._threads.submit(Downloads(self._session()).fetch, file, folder), file.filename)
 
     def read_downloaded(self, file: File, read: Callable[[str], T]) -> T:
         """Download a file, call `read` with its path, and delete it."""
@@ -167,7 +158,12 @@ class IndexClient:
 
     def completed(self, files: Sequence[File]) -> list[File]:
         """The files with sizes and hashes that their index does not give, as `requirement.source.Source.completed`."""
-        return self._all([(f"the size of {file.filename[:100]}", partial(self._metadata_cache.completed, file)) for file in files], THREADS)
+        pool = ThreadPoolExecutor(THREADS)
+        try:
+            futures = [pool.submit(self._metadata_cache.completed, file) for file in files]
+            return [self._result(future, f"the size of {file.filename[:100]}") for file, future in zip(files, futures, strict=True)]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def keep_metadata(self, file: File, metadata: Metadata) -> None:
         """Cache metadata of a file that was read elsewhere."""
@@ -296,15 +292,6 @@ class IndexClient:
                 future = _done(lambda: self._pages.read(url, name, cached))
             self._requested[key] = future
         return future
-
-    def _all(self, tasks: Sequence[tuple[str, Callable[[], T]]], threads: int) -> list[T]:
-        """Results of the calls, `threads` of them at a time; each comes with a description for the progress."""
-        pool = ThreadPoolExecutor(threads)
-        try:
-            futures = [(what, pool.submit(call)) for what, call in tasks]
-            return [self._result(future, what) for what, future in futures]
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: Future[T], what: str) -> T:
         """Wait for a future, reporting progress meanwhile."""
