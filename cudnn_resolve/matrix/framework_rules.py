@@ -32,25 +32,21 @@ def _head_fault(book: Book, framework: str, message: str) -> Fault:
     return Fault(file=book.layers[0].path(f"framework/{framework}"), place="framework", message=message)
 
 
-def whole_heads(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
+def whole_heads(book: Book, frameworks: Iterable[str] | None = None) -> Iterator[Fault]:
     """Every framework has a head with a name, a title and its packages."""
-    for name in sorted(names) if names is not None else book.names():
-        folder, _, framework = name.partition("/")
-        if folder == "framework":
-            head = book.head(framework)
-            missing = [column for column in ("name", "title", "packages") if not getattr(head, column)]
-            if missing:
-                file = [layer.path(name) for layer in book.layers if name in layer.names()][-1]
-                yield Fault(file=file, place="framework", message=f"is missing: {', '.join(missing)}")
+    for framework in book.frameworks() if frameworks is None else frameworks:
+        head = book.head(framework)
+        missing = [column for column in ("name", "title", "packages") if not getattr(head, column)]
+        if missing:
+            name = f"framework/{framework}"
+            file = [layer.path(name) for layer in book.layers if name in layer.names()][-1]
+            yield Fault(file=file, place="framework", message=f"is missing: {', '.join(missing)}")
 
 
-def known_indexes(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
+def known_indexes(book: Book, frameworks: Iterable[str] | None = None) -> Iterator[Fault]:
     """The index of a build or release is `default` or a row of index.toml, and serves the package."""
     serves = {index.id: index.serves for index in book.indexes()}
-    for name in sorted(names) if names is not None else book.names():
-        folder, _, framework = name.partition("/")
-        if folder != "framework":
-            continue
+    for framework in book.frameworks() if frameworks is None else frameworks:
         wheels: Iterator[Placed[Build] | Placed[ExtraRelease]]
         wheels = chain(book.placed(Build, framework), book.placed(ExtraRelease, framework))
         for placed in wheels:

@@ -41,18 +41,19 @@ def overlay_faults(book: Book) -> tuple[Fault, ...]:
     """
     from cudnn_resolve.matrix.framework_rules import known_indexes, whole_heads
 
-    touched = frozenset(name for layer in book.layers[1:] for name in layer.names())
-    heads = tuple(whole_heads(book, touched))
+    files = {layer.path(name): name for layer in book.layers[1:] for name in layer.names()}
+    touched = sorted(set(files.values()))
+    frameworks = [stem_of(name) for name in touched if name.startswith("framework/")]
+    heads = tuple(whole_heads(book, frameworks))
     if heads:
         return heads
-    files = {layer.path(name) for layer in book.layers[1:] for name in layer.names()}
-    found = (*unique_keys(book, touched), *known_indexes(book, touched))
+    found = (*unique_keys(book, touched), *known_indexes(book, frameworks))
     return tuple(fault for fault in found if fault.file in files)
 
 
 def unique_keys(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
     """No two rows of a table have the same key, unless they differ in architecture or Python."""
-    for name in book.names() if names is None else sorted(names):
+    for name in book.names() if names is None else names:
         for row_type in arrays_of(name).values():
             yield from _duplicates(book.placed(row_type, stem_of(name)))
 
