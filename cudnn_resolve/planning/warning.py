@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.digest import traps_for
-from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
+from cudnn_resolve.matrix.evidence import evidence_of, evidence_rows
 from cudnn_resolve.planning.library_warning import library_warnings
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin_warning import origin_warnings
@@ -241,7 +241,7 @@ def _uninspected(resolution: Resolution, book: Book) -> Iterator[Warning]:
             continue
         compiled = pin.file is None or not pin.file.filename.endswith("-any.whl")
         row = evidence_of(book, pin.name, pin.version, machine.arch)
-        if compiled and holds_evidence(book, pin.name) and (row is None or _is_contradictory(book, row)):
+        if compiled and evidence_rows(book, pin.name) and (row is None or _is_contradictory(book, row)):
             names.append(f"{pin.name} {pin.version}")
     if names:
         yield Warning(
