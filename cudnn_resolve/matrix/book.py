@@ -350,6 +350,10 @@ class Book:
         not_newer = [minimum for minimum in line if minimum.cuda <= cuda]
         return (not_newer[-1] if not_newer else line[0]).driver if line else None
 
+    def oldest_driver(self, cuda: CudaVersion) -> DriverVersion | None:
+        """Oldest driver for a CUDA version under minor-version compatibility; None if unknown."""
+        return min((driver for driver in (self.toolkit_driver(cuda), self.floor(cuda.major)) if driver is not None), default=None)
+
     def native_cuda(self, driver: DriverVersion) -> CudaVersion | None:
         """Newest CUDA that a driver runs natively: that of its branch or of the nearest older one; None before the oldest branch."""
         not_newer = [branch for branch in self.branches() if branch.number <= driver.major]

@@ -75,8 +75,7 @@ def render_cuda(book: Book, releases: Iterable[CudaRelease], *, style: Style = P
 
 
 def _toolkit_row(book: Book, release: CudaRelease) -> tuple[str, ...]:
-    strict, floor = book.toolkit_driver(release.cuda), book.floor(release.cuda.major)
-    oldest = min((driver for driver in (strict, floor) if driver), default=None)
+    strict, oldest = book.toolkit_driver(release.cuda), book.oldest_driver(release.cuda)
     line = CudaVersion(release.line)
     capabilities = [row.capability for row in book.architectures() if row.cuda_first <= line <= (row.cuda_last or line)]
     repositories = " ".join(release.repositories)
