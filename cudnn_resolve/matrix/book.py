@@ -212,7 +212,7 @@ class Book:
     @_once
     def _releases(self, name: str) -> tuple[row.WheelRelease, ...]:
         releases = self.rows(row.WheelRelease, name)
-        if sum(self._has(number, f"wheel/{name}") for number in range(len(self.layers))) > 1:
+        if self._has_overlay(f"wheel/{name}"):
             from packaging.version import Version
 
             releases = tuple(sorted(releases, key=lambda release: Version(release.version)))

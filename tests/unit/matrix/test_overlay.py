@@ -62,6 +62,11 @@ def test_new_releases_of_a_package_stand_in_order_of_version() -> None:
     assert releases[0].requires["x86_64"][0] == "numpy>=1.20"
 
 
+def test_releases_of_a_package_that_only_an_overlay_has_stand_in_order_of_version() -> None:
+    over = {"wheel/delta": 'package = "delta"\nrelease = [{version = "1.10"}, {version = "1.9"}]'}
+    assert [one.version for one in book(over).releases("delta")] == ["1.9", "1.10"]
+
+
 def test_an_overlay_brings_a_framework_and_changes_a_head() -> None:
     over = {
         "framework/gamma": '[framework]\nname = "gamma"\ntitle = "Gamma"\npackages = ["gamma-gpu"]\n'
