@@ -55,8 +55,6 @@ class IndexClient:
         self.offline = offline
         self.notes: list[str] = list(settings.notes)
         """Notes for the user; more may be added with each call."""
-        self.served_by: dict[str, tuple[str, ...]] = {}
-        """Packages that several indexes serve under pip's rule, and those indexes: the best version wins."""
         self._progress = progress
         self._lock = threading.Lock()
         self._opened: IndexSession | None = None
@@ -183,8 +181,6 @@ class IndexClient:
         if not is_known and not offered:
             return None
         origins = tuple(dict.fromkeys(index.origin for index in offered if index.origin))
-        if len(origins) > 1:
-            self.served_by[name] = origins
         if self.offline:  # if several places have a file, prefer the copy on this machine, which can be read
             offered.sort(key=lambda index: index.origin is not None and not is_local(index.origin))
         listing = make_listing(name, offered, self.settings, tuple(shown(origin) for origin in origins))
