@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.masking import without_logins
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.resolution.marker import MARKER_ERRORS
 
@@ -150,6 +151,14 @@ class ReadContext:
         """Record a part that was not evaluated and could change the verdict; only the first few are kept."""
         if len(self._gaps) < _MOST_GAPS:
             self._gaps.setdefault(text)
+
+    def note_index(self, url: str) -> None:
+        """Record a further index: a private one may have another build under the same name."""
+        self.note(f"packages also come from {without_logins(url)[:80]} (judged by name and version only)")
+
+    def miss_version(self, name: object) -> None:
+        """Record a package whose version only a build determines."""
+        self.gap(f"{name!s:.60} has no version in the lock: it comes from a folder or a repository")
 
     def refuse(self, text: str) -> None:
         """Record why no installer accepts the list; the first reason is kept."""
