@@ -10,6 +10,7 @@ from cudnn_resolve.cli.arguments import Output, add_options, add_output_options,
 from cudnn_resolve.cli.printing import emit, messages, print_json, remark_lines, say, style_of, width_of
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest
+from cudnn_resolve.report.text import Page
 
 _ACTIONS = "overview, lookup, check of the tables, or web pages of what runs where and together"
 _EXAMPLES = """\
@@ -49,8 +50,10 @@ def run(args: argparse.Namespace) -> int:
     if output.format == "json":
         print_json(answer.value().to_json(), output)
     else:
-        remarks = remark_lines(answer.book.remarks, width_of(output)) if request.action == "show" else ""  # a list includes them
-        emit(answer.text(style=style_of(output), width=width_of(output)) + remarks, output)
+        page = Page(style_of(output), width_of(output))
+        answer.show(page)
+        remarks = remark_lines(answer.book.remarks, page.width) if request.action == "show" else ""  # a list includes them
+        emit(page.text() + remarks, output)
     return ExitCode.OK
 
 

@@ -19,6 +19,7 @@ from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.digest import Digest, Entry
+    from cudnn_resolve.report.text import Page
 
 SCHEMA = "cudnn-resolve/matrix/1"
 Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
@@ -174,19 +175,18 @@ V_co = TypeVar("V_co", bound=_MatrixResult, covariant=True)
 
 
 class Answer(Struct, Generic[V_co], frozen=True, kw_only=True):
-    """A lookup in the tables as a text and as a value, each made on demand."""
+    """A lookup in the tables, to be shown on a page and as a value, each made on demand."""
 
     book: Book
-    text: Callable[..., str]
-    """Takes a `style` and a `width`."""
+    show: Callable[[Page], None]
     value: Callable[[], V_co]
 
 
 def everything(book: Book) -> Answer[MatrixListResult]:
     """All frameworks and packages."""
-    from cudnn_resolve.report.matrix import render_list
+    from cudnn_resolve.report.matrix import show_list
 
-    return Answer(book=book, text=partial(render_list, book), value=partial(_list, book))
+    return Answer(book=book, show=lambda page: show_list(page, book), value=partial(_list, book))
 
 
 def _list(book: Book) -> MatrixListResult:
@@ -221,7 +221,7 @@ def look_up(book: Book, name: str, which: str | None) -> Answer[MatrixFrameworkR
 
 def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFrameworkResult]:
     from cudnn_resolve.matrix.digest import digest
-    from cudnn_resolve.report.matrix import render_framework, render_release, span
+    from cudnn_resolve.report.matrix import show_framework, show_release, span
 
     try:
         found = digest(book, name, None if which is None else _specifier(which))
@@ -231,8 +231,8 @@ def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFramewo
     if not found.entries:
         known = span(found.framework.builds)
         raise UsageError(f"no release of {found.framework.name} is {which}", code="version-unknown", hint=f"the matrix knows {known}")
-    draw = partial(render_framework, found) if which is None else partial(render_release, book, found)
-    return Answer(book=book, text=draw, value=partial(shown, book, found))
+    show = partial(show_framework, found=found) if which is None else partial(show_release, book=book, found=found)
+    return Answer(book=book, show=show, value=partial(shown, book, found))
 
 
 def shown(book: Book, found: Digest) -> MatrixFrameworkResult:
@@ -272,21 +272,21 @@ def _text(value: object | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _stack(book: Book, show: Stack, text: Callable[..., str], rows: Callable[[], dict[str, _Rows]]) -> Answer[MatrixStackResult]:
-    """Lookup of one part of the stack: its text, and its rows by array."""
-    return Answer(book=book, text=text, value=lambda: MatrixStackResult(version=book.version, overlays=book.remarks, show=show, **rows()))
+def _stack(book: Book, part: Stack, show: Callable[[Page], None], rows: Callable[[], dict[str, _Rows]]) -> Answer[MatrixStackResult]:
+    """Lookup of one part of the stack: how it is shown, and its rows by array."""
+    return Answer(book=book, show=show, value=lambda: MatrixStackResult(version=book.version, overlays=book.remarks, show=part, **rows()))
 
 
 def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.report.matrix_stack import render_cudnn
+    from cudnn_resolve.report.matrix_stack import show_cudnn
 
     builds = [build for build in book.cudnn_builds() if which is None or str(build.version) in _specifier(which)]
     _require_rows(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
-    return _stack(book, "cudnn", partial(render_cudnn, builds), lambda: {"builds": _rows(builds)})
+    return _stack(book, "cudnn", lambda page: show_cudnn(page, builds), lambda: {"builds": _rows(builds)})
 
 
 def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.report.matrix_stack import render_cuda
+    from cudnn_resolve.report.matrix_stack import show_cuda
 
     releases = [release for release in book.cuda_releases() if which is None or str(release.cuda) in _specifier(which)]
     _require_rows(releases, "CUDA", which, str(book.cuda_releases()[0].cuda), str(book.cuda_releases()[-1].cuda))
@@ -297,29 +297,32 @@ def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
         floors = [floor for floor in book.rows(Floor) if floor.cuda_major in majors]
         return {"releases": _rows(releases), "minimums": _rows(drivers), "floors": _rows(floors)}
 
-    return _stack(book, "cuda", partial(render_cuda, book, releases), rows)
+    return _stack(book, "cuda", lambda page: show_cuda(page, book, releases), rows)
 
 
 def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.report.matrix_stack import render_driver, render_drivers
+    from cudnn_resolve.report.matrix_stack import show_driver, show_drivers
 
     if which is None:
-        return _stack(book, "driver", partial(render_drivers, book.branches()), lambda: {"branches": _rows(book.branches())})
+        return _stack(book, "driver", lambda page: show_drivers(page, book.branches()), lambda: {"branches": _rows(book.branches())})
     try:
         driver = DriverVersion(which.removeprefix("R"))
     except ValueError:
         raise UsageError(f"{which!r} is not a driver version", code="driver-version", hint="such as 550.54.15, 550 or R550") from None
     branches = [branch for branch in book.branches() if branch.number == driver.major]
     forward = [row for row in book.forward() if row.base == driver.major]
-    draw = partial(render_driver, book, driver)
-    return _stack(book, "driver", draw, lambda: {"branches": _rows(branches), "forward": _rows(forward)})
+    return _stack(
+        book, "driver", lambda page: show_driver(page, book, driver), lambda: {"branches": _rows(branches), "forward": _rows(forward)}
+    )
 
 
 def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.report.matrix_stack import render_gpu, render_gpus
+    from cudnn_resolve.report.matrix_stack import show_gpu, show_gpus
 
     if which is None:
-        return _stack(book, "gpu", partial(render_gpus, book.architectures()), lambda: {"architectures": _rows(book.architectures())})
+        return _stack(
+            book, "gpu", lambda page: show_gpus(page, book.architectures()), lambda: {"architectures": _rows(book.architectures())}
+        )
     card = book.card(which)
     try:
         capability = card.capability if card else Capability.parse(which)
@@ -339,19 +342,19 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
             "peaks": tuple({**plain(peak), "confidence": "memory" if book.is_from_memory(peak) else None} for peak in peaks),
         }
 
-    return _stack(book, "gpu", partial(render_gpu, book, capability, card), rows)
+    return _stack(book, "gpu", lambda page: show_gpu(page, book, capability, card), rows)
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.operations.machine_facts import facts_of_place, places
-    from cudnn_resolve.report.matrix_stack import render_places
+    from cudnn_resolve.report.matrix_stack import show_places
 
     found = places(book)
     if which is not None:
         facts_of_place(which, book)  # rejects an unknown name with the nearest ones
         place = find(found, which)
         found = (place,) if place is not None else ()
-    return _stack(book, "machine", partial(render_places, found), lambda: {"places": _rows(found)})
+    return _stack(book, "machine", lambda page: show_places(page, found), lambda: {"places": _rows(found)})
 
 
 def _rows(rows: Sequence[Struct]) -> _Rows:
