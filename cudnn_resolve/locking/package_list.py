@@ -22,20 +22,27 @@ LONGEST_NAME = 200
 _MOST_GAPS = 6
 
 
-class ListedPackage(Struct, frozen=True, kw_only=True):
-    """One package of a list, with its version."""
-
+class _Listed(Struct, frozen=True, kw_only=True):
     name: str
     """Normalized."""
-    version: str
     line: int | None = None
     """Line in the file; None if unknown."""
     file: str | None = None
     """The file that names it; None = the list itself."""
-    files: tuple[str, ...] = ()
-    """Names of its files in the lock."""
     variants: tuple[str, ...] = ()
     """Variants whose indexes are used for it, `cu118`: with them `2.6.0` means `2.6.0+cu118`."""
+    command: int = 0
+    """Number of the command that installs it."""
+    alone: bool = False
+    """Installed without its dependencies (`--no-deps`)."""
+
+
+class ListedPackage(_Listed, frozen=True, kw_only=True):
+    """One package of a list, with its version."""
+
+    version: str
+    files: tuple[str, ...] = ()
+    """Names of its files in the lock."""
     extras: str = ""
     """Requested extras, `[and-cuda]`."""
     cuda: str | None = None
@@ -44,24 +51,13 @@ class ListedPackage(Struct, frozen=True, kw_only=True):
     """Channel of a conda build that the maker of the wheels does not publish; for packages other than frameworks, any conda channel."""
     built_from: str | None = None
     """What it is built from at installation, such as `a repository`; None for a wheel."""
-    command: int = 0
-    """Number of the command that installs it."""
-    alone: bool = False
-    """Installed without its dependencies (`--no-deps`)."""
 
 
-class LooseRequirement(Struct, frozen=True, kw_only=True):
+class LooseRequirement(_Listed, frozen=True, kw_only=True):
     """A requirement that admits more than one version."""
 
-    name: str
-    """Normalized."""
     text: str
     """The requirement (PEP 508) without its marker."""
-    line: int | None = None
-    file: str | None = None
-    variants: tuple[str, ...] = ()
-    command: int = 0
-    alone: bool = False
 
 
 class BaseEnvironment(Struct, frozen=True, kw_only=True):
