@@ -104,8 +104,7 @@ def index_of(book: Book, more: Mapping[str, Mapping[str, Published]] | None = No
     out: dict[str, dict[str, Published]] = {}
     gone = set(without)
     for name in book.packages():
-        table = book.package(name)
-        for row in table.releases if table else ():
+        for row in book.releases(name):
             if f"{name}=={row.version}" not in gone:
                 requires = (row.requires or {}).get("x86_64", ())
                 tags = row.tags or ("py3-none-any",)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import messages, say, show
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest
+from cudnn_resolve.report.text import Page, Style
 
 if TYPE_CHECKING:
-    from cudnn_resolve.operations.matrix import MatrixCheckResult
+    from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult
 
 _ACTIONS = "overview, lookup, check of the tables, or web pages of what runs where and together"
 _EXAMPLES = """\
@@ -50,8 +51,14 @@ def run(args: argparse.Namespace) -> int:
     if request.action == "check":
         return _check(request, output)
     answer = api.matrix_show(request) if request.action == "show" else api.matrix_list(request)
-    show(answer, output, lambda style, width: answer.text(style=style, width=width))
+    show(answer, output, lambda style, width: _drawn(answer, style, width))
     return ExitCode.OK
+
+
+def _drawn(answer: Answer[Any], style: Style, width: int) -> str:
+    page = Page(style, width)
+    answer.show(page)
+    return page.text()
 
 
 def _site(request: MatrixRequest, output: Output) -> int:

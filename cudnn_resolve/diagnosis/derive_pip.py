@@ -115,7 +115,7 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
     pin = found.get(_PIN)
     asked = [str(match.fields["requirement"]) for match in pin.matches if "requirement" in match.fields] if pin else []
     names = [re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-") for requirement in asked]
-    if pin is None or not names or any(re.search(_OF_STACK, name) or case.book.package(name) is not None for name in names):
+    if pin is None or not names or any(re.search(_OF_STACK, name) or case.book.is_harvested(name) for name in names):
         return found
     rest = {cause: suspect for cause, suspect in found.items() if cause != _PIN}
     summary = f"unrelated to the GPU: the configured index does not have {asked[0].rstrip(',.:')}"
@@ -184,8 +184,7 @@ def _of_stubs(match: Match, book: Book) -> tuple[str, float, str] | None:
 
 def _glibc_of_list(wanted: Wanted, offered: Iterable[str], own: PythonLine | None, book: Book) -> tuple[str, bool] | None:
     """The glibc that a release after those of a list needs, if that may be why the list ends, and whether Python cannot be."""
-    package = book.package(wanted.name)
-    rows = {version: row for row in (package.releases if package else ()) if not row.yanked and (version := version_of(row.version))}
+    rows = {version: row for row in book.releases(wanted.name) if not row.yanked and (version := version_of(row.version))}
     pythons = {version: {line for line, _ in python_tags(row.tags, row.requires_python)} for version, row in rows.items()}
     listed = [version for text in offered if (version := version_of(text)) is not None and pythons.get(version)]
     aims = [version for version in rows if within(wanted.specifier, str(version))]
@@ -204,8 +203,7 @@ def is_for_newer_pip(match: Match, case: Case) -> bool:
     wanted, listed = parse(str(match.fields.get("requirement", ""))), set(listed_in(match))
     if wanted is None or not wanted.is_pin or wanted.local or _OF_NEWER_PIP in match.text or case.features & _NO_GLIBC:
         return False
-    package = case.book.package(wanted.name)
-    rows = {row.version: row for row in (package.releases if package else ()) if not row.yanked}
+    rows = {row.version: row for row in case.book.releases(wanted.name) if not row.yanked}
     row = rows.get(wanted.version or "")
     newest = max((_glibc(rows[version]) for version in listed if version in rows), default=None)
     return row is not None and row.version not in listed and newest == _OF_FIRST_TAGS and _glibc(row) > _OF_FIRST_TAGS

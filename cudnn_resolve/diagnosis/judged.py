@@ -121,8 +121,7 @@ def _newer_linker(fault: Fault, facts: Facts, book: Book) -> Iterator[Remedy]:
     """Install the newest nvJitLink of the CUDA of the libraries, which also works for older ones of its major."""
     pip = or_none(facts.packages.pip) or {}
     users = [cuda for name in fault.frameworks if name in pip and (cuda := book.cuda_of(name, pip[name])) is not None]
-    table = book.package(fault.package)
-    releases = [release.version for release in table.releases if not release.yanked] if table and users else []
+    releases = [release.version for release in book.releases(fault.package) if not release.yanked] if users else []
     same = [release for release in releases if (own := book.cuda_of(fault.package, release)) is not None and own.line == max(users).line]
     if same:
         command = f"{shlex.quote(facts.python.path or 'python')} -m pip install --no-deps {fault.package}=={max(same, key=CudaVersion)}"

@@ -231,9 +231,7 @@ def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: in
 
     book, row = case.book, case.book.framework(framework)
     line, gpus, driver, most = python_line(case), case.context.capabilities, driver_of(case), cuda_of_driver(case)
-    releases = {
-        name: {release.version: release for release in package.releases} for name in row.packages if (package := book.package(name))
-    }
+    releases = {name: {release.version: release for release in book.releases(name)} for name in row.packages}
 
     def takes(build: Build, cuda: CudaVersion) -> bool:
         if cudnn is not None and (build.cudnn is None or build.cudnn.major != cudnn):
@@ -314,8 +312,7 @@ def _serves_python(build: Build, line: PythonLine, releases: Mapping[str, WheelR
 
 def pythons_of(build: Build, book: Book) -> list[PythonLine]:
     """Pythons of a build's wheels, oldest first; empty if unknown."""
-    package = book.package(build.package)
-    releases = {release.version: release for release in package.releases} if package is not None else {}
+    releases = {release.version: release for release in book.releases(build.package)}
     release = releases.get(build.wheel_version.partition("+")[0] or build.version)
     if not build.pythons and release is None:
         return []

@@ -160,10 +160,9 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
 
 def _arm(wanted: Wanted, book: Book) -> str | None:
     """Wording for the aarch64 wheels of a framework that has them for x86_64 alone, or mostly; None for others."""
-    package = book.package(wanted.name)
-    if package is None or book.framework_of(wanted.name) is None:
+    if book.framework_of(wanted.name) is None:
         return None
-    every = releases_within(wanted, book) if wanted.version else [release for release in package.releases if not release.yanked]
+    every = releases_within(wanted, book) if wanted.version else [release for release in book.releases(wanted.name) if not release.yanked]
     platforms = [(release.version, {tag.rpartition("-")[2] for tag in release.tags}) for release in every]
     of = {arch: [version for version, tags in platforms if any(arch in tag for tag in tags)] for arch in ("x86_64", "aarch64")}
     if 2 * len(of["aarch64"]) >= len(of["x86_64"]) or (wanted.version and of["aarch64"]):
@@ -236,7 +235,7 @@ def only_index(wanted: Wanted, done: Installation, book: Book) -> str | None:
     """The index that is searched alone although it is for other packages, while the default index has the requested one."""
     served = {name for row in book.indexes() for name in row.serves if any(url.startswith(parent_of(row.url)) for url in done.urls)}
     is_alone = done.is_known and len(done.options) == 2 and done.options[0] in ONE_INDEX
-    return done.urls[0] if is_alone and wanted.name not in served and book.package(wanted.name) is not None else None
+    return done.urls[0] if is_alone and wanted.name not in served and book.is_harvested(wanted.name) else None
 
 
 def is_file_of_extension(matches: Iterable[Match], book: Book) -> bool:
@@ -248,15 +247,14 @@ def is_file_of_extension(matches: Iterable[Match], book: Book) -> bool:
 def _for_glibc(wanted: Wanted, matches: Iterable[Match], book: Book) -> str | None:
     """Newest release with a wheel for the glibc and processor that a message states as a platform tag."""
     own = next((hit for match in matches if "glibc" in match.fields and (hit := re.search(MANYLINUX, match.text))), None)
-    package = book.package(wanted.name)
-    if own is None or package is None:
+    if own is None:
         return None
 
     def runs(tag: str) -> bool:
         least = re.search(MANYLINUX, tag)
         return least is not None and least[3] == own[3] and (int(least[1]), int(least[2])) <= (int(own[1]), int(own[2]))
 
-    found = (release for release in package.releases if not release.yanked and _is_final(release) and any(map(runs, release.tags)))
+    found = (row for row in book.releases(wanted.name) if not row.yanked and _is_final(row) and any(map(runs, row.tags)))
     versions = (version for release in found if (version := version_of(release.version)) is not None)
     return str(newest) if (newest := max(versions, default=None)) is not None else None
 
@@ -318,10 +316,9 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
     for match in matches:
         if "versions" in match.fields:
             return listed_in(match)
-    package = book.package(wanted.name)
-    if package is None or (own is None and not wanted.is_pin):
+    if own is None and not wanted.is_pin:
         return []
-    releases = (release for release in package.releases if not release.yanked and release.tags != ("sdist",))
+    releases = (release for release in book.releases(wanted.name) if not release.yanked and release.tags != ("sdist",))
     versions = [release.version for release in releases if own is None or any(_serves(tag, own) for tag in release.tags)]
     limits = [hit[2] for match in matches for hit in re.finditer(_ONLY, match.text) if hit[1].lower().replace("_", "-") == wanted.name]
     return [version for version in versions if all(within(limit, version) for limit in limits)]
@@ -442,8 +439,7 @@ def _told(matches: Iterable[Match]) -> Iterator[PythonLine]:
 
 def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
     """Known releases with wheels that match the request; pre-releases only if one is requested."""
-    package = book.package(wanted.name)
-    releases = package.releases if package is not None and wanted.version is not None else ()
+    releases = book.releases(wanted.name) if wanted.version is not None else ()
     found = [row for row in releases if not row.yanked and row.tags != ("sdist",) and within(wanted.specifier, row.version)]
     return [release for release in found if _is_final(release)] or found
 
@@ -455,8 +451,8 @@ def _is_final(release: WheelRelease) -> bool:
 
 def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
     releases = releases_within(wanted, book)
-    if wanted.version is None and (package := book.package(wanted.name)) is not None:
-        final = (release for release in package.releases if not release.yanked and _is_final(release))
+    if wanted.version is None:
+        final = (release for release in book.releases(wanted.name) if not release.yanked and _is_final(release))
         newest = sorted(final, key=lambda release: str(release.date))[-_RECENT:]
         every = [{line for line, _ in python_tags(release.tags, release.requires_python)} for release in newest]
         return set.intersection(*every) if every else set()

@@ -34,11 +34,10 @@ def torch_version(matches: Iterable[Match], stack: KnownStack) -> str | None:
 
 def release_for(name: str, torch: str, book: Book, relation: str = "==") -> str | None:
     """The newest release of a package that requires exactly that PyTorch, with the option for its index, as arguments of pip."""
-    package = book.package(name)
     wanted = re.compile(rf"torch{relation}{re.escape(torch.partition('+')[0])}(?:\.0)?(?![\d.])")
     made = [
         release.version
-        for release in (package.releases if package is not None else ())
+        for release in book.releases(name)
         if not release.yanked and any(wanted.match(line) for lines in (release.requires or {}).values() for line in lines)
     ]
     index = _index(torch, name, book) if made and not _is_of_default(name, made[-1], torch, book) else None

@@ -97,9 +97,3 @@ def joined(base: str, link: str) -> str:
     if not is_remote(url) and not (url.startswith("file:") and base.startswith("file:")):
         raise ValueError("is not the URL of a file")
     return url
-
-
-def folder_url(url: str) -> str:
-    """The URL, without credentials, with a trailing slash so that names can be appended."""
-    url = redacted(url)
-    return url if url.endswith("/") else url + "/"

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from contextlib import contextmanager
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 THREADS = 8
 """Concurrent requests."""
-_DOWNLOADS = 4
 _OFFLINE_HINT = "--offline uses only the tables and the cache"
 Progress = Callable[[int, int, str], None]
 """Called during a wait with the requests sent, the bytes received, and a description of what is awaited."""
@@ -57,8 +55,6 @@ class IndexClient:
         self.offline = offline
         self.notes: list[str] = list(settings.notes)
         """Notes for the user; more may be added with each call."""
-        self.served_by: dict[str, tuple[str, ...]] = {}
-        """Packages that several indexes serve under pip's rule, and those indexes: the best version wins."""
         self._progress = progress
         self._lock = threading.Lock()
         self._opened: IndexSession | None = None
@@ -143,16 +139,11 @@ class IndexClient:
             return
         self._metadata[file.url] = self._threads.submit(self._metadata_cache.read, name, file)
 
-    def fetch(self, files: Sequence[File], folder: str) -> list[str]:
-        """Download files concurrently into `folder`, unless they are there; size and hash are checked. Return their paths.
-
-        Raise WorldError if a file cannot be downloaded or written; complete files stay.
-        """
+    def fetch(self, file: File, folder: str) -> str:
+        """Download a file into `folder`; size and hash are checked. Raise WorldError if it cannot be downloaded or written."""
         from cudnn_resolve.index.download import Downloads
 
-        downloads = Downloads(self._session())
-        tasks = [(file.filename, partial(downloads.fetch, file, folder)) for file in files]
-        return self._all(tasks, _DOWNLOADS)
+        return self._result(self._threads.submit(Downloads(self._session()).fetch, file, folder), file.filename)
 
     def read_downloaded(self, file: File, read: Callable[[str], T]) -> T:
         """Download a file, call `read` with its path, and delete it."""
@@ -165,7 +156,12 @@ class IndexClient:
 
     def completed(self, files: Sequence[File]) -> list[File]:
         """The files with sizes and hashes that their index does not give, as `requirement.source.Source.completed`."""
-        return self._all([(f"the size of {file.filename[:100]}", partial(self._metadata_cache.completed, file)) for file in files], THREADS)
+        pool = ThreadPoolExecutor(THREADS)
+        try:
+            futures = [pool.submit(self._metadata_cache.completed, file) for file in files]
+            return [self._result(future, f"the size of {file.filename[:100]}") for file, future in zip(files, futures, strict=True)]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def keep_metadata(self, file: File, metadata: Metadata) -> None:
         """Cache metadata of a file that was read elsewhere."""
@@ -185,8 +181,6 @@ class IndexClient:
         if not is_known and not offered:
             return None
         origins = tuple(dict.fromkeys(index.origin for index in offered if index.origin))
-        if len(origins) > 1:
-            self.served_by[name] = origins
         if self.offline:  # if several places have a file, prefer the copy on this machine, which can be read
             offered.sort(key=lambda index: index.origin is not None and not is_local(index.origin))
         listing = make_listing(name, offered, self.settings, tuple(shown(origin) for origin in origins))
@@ -294,15 +288,6 @@ class IndexClient:
                 future = _done(lambda: self._pages.read(url, name, cached))
             self._requested[key] = future
         return future
-
-    def _all(self, tasks: Sequence[tuple[str, Callable[[], T]]], threads: int) -> list[T]:
-        """Results of the calls, `threads` of them at a time; each comes with a description for the progress."""
-        pool = ThreadPoolExecutor(threads)
-        try:
-            futures = [(what, pool.submit(call)) for what, call in tasks]
-            return [self._result(future, what) for what, future in futures]
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: Future[T], what: str) -> T:
         """Wait for a future, reporting progress meanwhile."""

@@ -68,7 +68,7 @@ def _downloaded(client: IndexClient, url: str, file_name: str, name: str, sha256
 
     with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
         hashes = {"sha256": sha256} if sha256 else {}
-        path = client.fetch([File(filename=file_name, url=url, hashes=hashes)], folder)[0]
+        path = client.fetch(File(filename=file_name, url=url, hashes=hashes), folder)
         file = File(filename=file_name, url=redacted(url), hashes={"sha256": digest_of(path)}, size=os.stat(path).st_size)
         return file, _metadata(path, file_name, name)
 

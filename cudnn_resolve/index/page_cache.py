@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.index.address import folder_url
 from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.index.page import ACCEPT, HTML, Page, PageError, read_page
@@ -121,7 +120,8 @@ def _digest(answer: Answer) -> str:
 
 
 def _page_url(url: str, name: str) -> str:
-    return f"{folder_url(url)}{name}/" if name else redacted(url)
+    url = redacted(url)
+    return f"{url}{'' if url.endswith('/') else '/'}{name}/" if name else url
 
 
 def _fresh_until(headers: Mapping[str, str]) -> float:

@@ -69,7 +69,7 @@ def read_settings(
     notes = [*pip_notes, *uv.notes]
     uses_uv = uv.names_indexes and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
     configured = _of_uv(uv, environ, notes) if uses_uv else _of_pip(pip)
-    no_index = uv.options.get("no-index") is True if uses_uv else "no-index" in pip and pip["no-index"].is_true
+    no_index = uv.options.get("no-index") is True if uses_uv else _value(pip, "no-index").is_true
     no_index = no_index or options.no_index
     main = len(configured.indexes) - 1 if uses_uv else 0  # --index-url replaces it
     indexes = [] if no_index else _with_options(configured, main, options, import_path)
@@ -77,7 +77,7 @@ def read_settings(
         notes.append("no pip was found that has a default index: name one with --index-url")
     logins: list[tuple[str, Login]] = []
     links = [_link(text, logins) for text in (*options.find_links, *configured.find_links)]
-    trusted = (*options.trusted_hosts, *(pip["trusted-host"].words if "trusted-host" in pip else ()))
+    trusted = (*options.trusted_hosts, *_value(pip, "trusted-host").words)
     if not uses_uv:
         notes.extend(_plain_http_notes(indexes, trusted))
     timeout = _number(pip.get("timeout") or pip.get("default-timeout"), 15.0)
@@ -92,7 +92,7 @@ def read_settings(
         only_binary=_names(options.only_binary) or configured.only_binary,
         constraints=tuple(_constraints(pip, environ)),
         certificate=_certificate(pip, environ),
-        client_certificate=pip["client-cert"].text if "client-cert" in pip else environ.get("SSL_CLIENT_CERT") or None,
+        client_certificate=_value(pip, "client-cert").text or environ.get("SSL_CLIENT_CERT") or None,
         trusted_hosts=(*trusted, *uv.options.get("allow-insecure-host", ())),
         proxies=_proxies(pip, environ),
         no_proxy=_variable(environ, "no_proxy").replace("*.", "."),
@@ -108,31 +108,32 @@ def own_settings(options: Options, environ: Mapping[str, str]) -> Settings:
     return read_settings(options, environ, prefix=sys.prefix, import_path=sys.path)
 
 
+def _value(pip: Mapping[str, Value], key: str) -> Value:
+    """An option of pip, empty if it is not set."""
+    return pip.get(key, Value("", ""))
+
+
 def _constraints(pip: Mapping[str, Value], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Constraint files of pip and uv; NVIDIA's containers pin their packages with these."""
-    if "constraint" in pip:
-        yield from ((word, pip["constraint"].source) for word in pip["constraint"].words)
+    constraint = _value(pip, "constraint")
+    yield from ((word, constraint.source) for word in constraint.words)
     yield from ((word, "UV_CONSTRAINT") for word in environ.get("UV_CONSTRAINT", "").split())
 
 
 def _of_pip(pip: Mapping[str, Value]) -> Settings:
     """What pip's configuration says, as written."""
-
-    def words(key: str) -> Sequence[str]:
-        return pip[key].words if key in pip else ()
-
-    main = pip.get("index-url")
+    main, extra = pip.get("index-url"), _value(pip, "extra-index-url")
     return Settings(
         rule=PIP,
         indexes=(
             _index(main.text.strip(), main.source) if main else _DEFAULT,
-            *(_index(url, pip["extra-index-url"].source) for url in words("extra-index-url")),
+            *(_index(url, extra.source) for url in extra.words),
         ),
-        find_links=tuple(words("find-links")),
-        no_binary=_names(words("no-binary")),
-        only_binary=_names(words("only-binary")),
-        exclude_newer=pip["uploaded-prior-to"].text if "uploaded-prior-to" in pip else None,
-        keyring="keyring-provider" not in pip or pip["keyring-provider"].text.strip() != "disabled",
+        find_links=tuple(_value(pip, "find-links").words),
+        no_binary=_names(_value(pip, "no-binary").words),
+        only_binary=_names(_value(pip, "only-binary").words),
+        exclude_newer=_value(pip, "uploaded-prior-to").text or None,
+        keyring=_value(pip, "keyring-provider").text.strip() != "disabled",
     )
 
 
@@ -257,12 +258,8 @@ def _names(words: Iterable[str]) -> frozenset[str]:
 
 
 def _certificate(pip: Mapping[str, Value], environ: Mapping[str, str]) -> str | None:
-    if "cert" in pip:
-        return os.path.expanduser(pip["cert"].text)
-    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
-        if environ.get(variable):
-            return environ[variable]
-    return None
+    named = os.path.expanduser(_value(pip, "cert").text)
+    return named or next(filter(None, map(environ.get, ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"))), None)
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:
@@ -272,7 +269,8 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
 
 def _proxies(pip: Mapping[str, Value], environ: Mapping[str, str]) -> tuple[Proxy, ...]:
     """Proxies for all schemes; raise UsageError for an invalid one, since bypassing it is not what the user asked for."""
-    texts = [("all", pip["proxy"].text, pip["proxy"].source)] if "proxy" in pip else []
+    proxy = _value(pip, "proxy")
+    texts = [("all", proxy.text, proxy.source)]
     texts += [(scheme, _variable(environ, f"{scheme}_proxy"), f"{scheme.upper()}_PROXY") for scheme in ("https", "http", "all")]
     proxies = []
     for scheme, text, source in texts:

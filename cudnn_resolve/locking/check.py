@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -102,11 +103,7 @@ def resolution_differences(lock: Lock, answers: Sequence[Answer], source: Source
         for difference in _platform_differences(lock, answer, source):
             platforms.setdefault(difference, []).append(answer.stack.platform)
     return tuple(
-        difference
-        if len(names) == len(answers)
-        else Difference(
-            what=f"{difference.what} ({', '.join(names)})", locked=difference.locked, now=difference.now, because=difference.because
-        )
+        difference if len(names) == len(answers) else replace(difference, what=f"{difference.what} ({', '.join(names)})")
         for difference, names in platforms.items()
     )
 

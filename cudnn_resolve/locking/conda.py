@@ -170,7 +170,7 @@ def read_pixi(text: str, context: ReadContext) -> Iterator[ListedPackage]:
                 context.gap(f"{place[:80]} is built from source: its version is unknown")
         else:
             if not isinstance(details.get("version"), str):
-                context.gap(f"{_text(details.get('name', place)):.60} has no version in the lock: it comes from a folder or a repository")
+                context.miss_version(_text(details.get("name", place)))
             yield from context.package(details.get("name"), details.get("version"), texts([_file_name(place)]))
     yield from packages_of_builds(builds, context)
 

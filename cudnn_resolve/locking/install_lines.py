@@ -118,7 +118,7 @@ class SimulatedInstalls:
         variants = tuple(dict.fromkeys(found[1] for found in map(VARIANT.search, addresses) if found))
         for address in addresses:
             if not VARIANT.search(address):
-                self.context.note(f"packages also come from {without_logins(address)[:80]} (judged by name and version only)")
+                self.context.note_index(address)
         self._commands += 1
         command = _Command(
             number=self._commands,

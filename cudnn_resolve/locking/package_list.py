@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.masking import without_logins
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.resolution.marker import MARKER_ERRORS
 
@@ -21,20 +22,27 @@ LONGEST_NAME = 200
 _MOST_GAPS = 6
 
 
-class ListedPackage(Struct, frozen=True, kw_only=True):
-    """One package of a list, with its version."""
-
+class _Listed(Struct, frozen=True, kw_only=True):
     name: str
     """Normalized."""
-    version: str
     line: int | None = None
     """Line in the file; None if unknown."""
     file: str | None = None
     """The file that names it; None = the list itself."""
-    files: tuple[str, ...] = ()
-    """Names of its files in the lock."""
     variants: tuple[str, ...] = ()
     """Variants whose indexes are used for it, `cu118`: with them `2.6.0` means `2.6.0+cu118`."""
+    command: int = 0
+    """Number of the command that installs it."""
+    alone: bool = False
+    """Installed without its dependencies (`--no-deps`)."""
+
+
+class ListedPackage(_Listed, frozen=True, kw_only=True):
+    """One package of a list, with its version."""
+
+    version: str
+    files: tuple[str, ...] = ()
+    """Names of its files in the lock."""
     extras: str = ""
     """Requested extras, `[and-cuda]`."""
     cuda: str | None = None
@@ -43,24 +51,13 @@ class ListedPackage(Struct, frozen=True, kw_only=True):
     """Channel of a conda build that the maker of the wheels does not publish; for packages other than frameworks, any conda channel."""
     built_from: str | None = None
     """What it is built from at installation, such as `a repository`; None for a wheel."""
-    command: int = 0
-    """Number of the command that installs it."""
-    alone: bool = False
-    """Installed without its dependencies (`--no-deps`)."""
 
 
-class LooseRequirement(Struct, frozen=True, kw_only=True):
+class LooseRequirement(_Listed, frozen=True, kw_only=True):
     """A requirement that admits more than one version."""
 
-    name: str
-    """Normalized."""
     text: str
     """The requirement (PEP 508) without its marker."""
-    line: int | None = None
-    file: str | None = None
-    variants: tuple[str, ...] = ()
-    command: int = 0
-    alone: bool = False
 
 
 class BaseEnvironment(Struct, frozen=True, kw_only=True):
@@ -150,6 +147,14 @@ class ReadContext:
         """Record a part that was not evaluated and could change the verdict; only the first few are kept."""
         if len(self._gaps) < _MOST_GAPS:
             self._gaps.setdefault(text)
+
+    def note_index(self, url: str) -> None:
+        """Record a further index: a private one may have another build under the same name."""
+        self.note(f"packages also come from {without_logins(url)[:80]} (judged by name and version only)")
+
+    def miss_version(self, name: object) -> None:
+        """Record a package whose version only a build determines."""
+        self.gap(f"{name!s:.60} has no version in the lock: it comes from a folder or a repository")
 
     def refuse(self, text: str) -> None:
         """Record why no installer accepts the list; the first reason is kept."""

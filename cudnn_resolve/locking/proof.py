@@ -20,9 +20,6 @@ from cudnn_resolve.version import CudnnVersion, parsed
 if TYPE_CHECKING:
     from packaging.pylock import Package
 
-_NO_PINS = "the record does not say for which pins"
-_NO_GPU = "the record does not say on which GPU"
-
 
 class Proof(Struct, frozen=True, kw_only=True):
     """One record, and what it proves now."""
@@ -82,7 +79,7 @@ def proofs(lock: Lock) -> Iterator[Proof]:
         because = _changes(lock, record, digest)
         is_open = because is None and (not gpu or record.get("pins") != digest)
         if is_open:
-            because = _NO_PINS if gpu else _NO_GPU
+            because = f"the record does not say {'for which pins' if gpu else 'on which GPU'}"
         yield Proof(words=f"{words} ({date})" if date else words, record=record, because=because, is_open=is_open)
 
 

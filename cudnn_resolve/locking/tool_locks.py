@@ -14,7 +14,6 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.install_lines import VARIANT
 from cudnn_resolve.locking.package_list import ListedPackage, ReadContext, dicts, table
 from cudnn_resolve.locking.pep751 import parse_toml
-from cudnn_resolve.masking import without_logins
 from cudnn_resolve.matrix.toml import texts
 from cudnn_resolve.resolution.marker import MARKER_ERRORS
 
@@ -62,10 +61,10 @@ def _built_from(row: Mapping[str, Any]) -> str | None:
 
 
 def _note_indexes(urls: Iterable[Any], context: ReadContext, *, most_common: int = 1) -> None:
-    """Note indexes other than the `most_common` ones: a private index may have another build under the same name."""
+    """Note indexes other than the `most_common` ones."""
     found = Counter(url for url in urls if isinstance(url, str) and not VARIANT.search(url))
     for url, _ in found.most_common()[most_common:]:
-        context.note(f"packages also come from {without_logins(url)[:80]} (judged by name and version only)")
+        context.note_index(url)
 
 
 def _note_left_out(what: str, names: Iterable[str], context: ReadContext) -> None:
@@ -93,7 +92,7 @@ def read_pylock(found: dict[str, Any], context: ReadContext) -> Iterator[ListedP
     for row in dicts(found["packages"]):
         if _lock_marker_holds(row.get("marker"), environment):
             if not isinstance(row.get("version"), str):
-                context.gap(f"{row.get('name')!s:.60} has no version in the lock: it comes from a folder or a repository")
+                context.miss_version(row.get("name"))
             yield from context.package(row.get("name"), row.get("version"), _files_of(row), built_from=_built_from(row))
 
 
@@ -306,6 +305,6 @@ def read_pipfile(found: dict[str, Any], context: ReadContext) -> Iterator[Listed
         for name, row in found[category].items():
             if isinstance(row, dict) and context.holds(row.get("markers")):
                 if "version" not in row:
-                    context.gap(f"{name[:60]} has no version in the lock: it comes from a folder or a repository")
+                    context.miss_version(name)
                 version = str(row["version"]).removeprefix("==") if "version" in row else None
                 yield from context.package(name, version, texts(row.get("file")))

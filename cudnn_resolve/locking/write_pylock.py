@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.model import TOOL, Lock, Tool, marker_text, version_of
-from cudnn_resolve.locking.pep751 import first_line, parse_pylock, parse_toml, require_pylock
+from cudnn_resolve.locking.pep751 import first_line, parse_pylock, parse_toml
 from cudnn_resolve.locking.tool_table import tool_table
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ _UNPRINTABLE = re.compile(r"[^\n\x20-\x7e]")
 
 
 def write(lock: Lock) -> str:
-    """Return the text of the lock, validated against PEP 751; raises WorldError if packaging is too old for that."""
-    require_pylock()
+    """Return the text of the lock, validated against PEP 751."""
     import tomli_w
 
     text = _UNPRINTABLE.sub(_escaped, tomli_w.dumps(_document(lock)))

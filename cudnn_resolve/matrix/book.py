@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache, wraps
 from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -147,20 +147,20 @@ class Book:
     @cached_property
     def _extra_releases(self) -> dict[str, tuple[row.ExtraRelease, ...]]:
         found: dict[str, tuple[row.ExtraRelease, ...]] = {}
-        for release in self._from_all_files(row.ExtraRelease):
+        for release in self.rows(row.ExtraRelease):
             found[release.package] = (*found.get(release.package, ()), release)
         return found
 
     # -- pip packages ----------------------------------------------------------------------------------------------------------
 
-    def package(self, name: str) -> row.Package | None:
-        """Known releases of a pip package, oldest first; None if it was not harvested."""
-        return self._package(_normalized(name))
+    def is_harvested(self, package: str) -> bool:
+        """True if the releases of a pip package are known."""
+        table = f"wheel/{_normalized(package)}"
+        return self._has(0, table) or self._has_overlay(table)
 
     def releases(self, package: str) -> tuple[row.WheelRelease, ...]:
         """Known releases of a pip package, oldest first; empty if it was not harvested."""
-        found = self.package(package)
-        return found.releases if found is not None else ()
+        return self._releases(_normalized(package))
 
     def release(self, package: str, version: str) -> row.WheelRelease | None:
         """One release of a pip package; None if it was not harvested."""
@@ -217,17 +217,13 @@ class Book:
         return tuple(trap for trap in self.rows(row.Trap) if trap.framework == framework)
 
     @_once
-    def _package(self, name: str) -> row.Package | None:
-        table = f"wheel/{name}"
-        layers = sum(self._has(number, table) for number in range(len(self.layers)))
-        if not layers:
-            return None
+    def _releases(self, name: str) -> tuple[row.WheelRelease, ...]:
         releases = self.rows(row.WheelRelease, name)
-        if layers > 1:
+        if self._has_overlay(f"wheel/{name}"):
             from packaging.version import Version
 
             releases = tuple(sorted(releases, key=lambda release: Version(release.version)))
-        return row.Package(name=name, releases=releases)
+        return releases
 
     @_once
     def _releases_by_version(self, package: str) -> dict[str, row.WheelRelease]:
@@ -256,20 +252,20 @@ class Book:
 
     def symptoms(self) -> tuple[symptom.Symptom, ...]:
         """All message patterns, in table order."""
-        return self._from_all_files(symptom.Symptom)
+        return self.rows(symptom.Symptom)
 
     @_once
     def causes(self) -> Mapping[str, symptom.Cause]:
         """All causes by id."""
-        return {cause.id: cause for cause in self._from_all_files(symptom.Cause)}
+        return {cause.id: cause for cause in self.rows(symptom.Cause)}
 
     def helps(self) -> tuple[symptom.Help, ...]:
         """All remedies, the least invasive of each cause first."""
-        return self._from_all_files(symptom.Help)
+        return self.rows(symptom.Help)
 
     def clues(self) -> tuple[symptom.Clue, ...]:
         """Words in messages that tell more than a cause."""
-        return self._from_all_files(symptom.Clue)
+        return self.rows(symptom.Clue)
 
     # -- CUDA and cuDNN --------------------------------------------------------------------------------------------------------
 
@@ -361,6 +357,10 @@ class Book:
         not_newer = [minimum for minimum in line if minimum.cuda <= cuda]
         return (not_newer[-1] if not_newer else line[0]).driver if line else None
 
+    def oldest_driver(self, cuda: CudaVersion) -> DriverVersion | None:
+        """Oldest driver for a CUDA version under minor-version compatibility; None if unknown."""
+        return min((driver for driver in (self.toolkit_driver(cuda), self.floor(cuda.major)) if driver is not None), default=None)
+
     def native_cuda(self, driver: DriverVersion) -> CudaVersion | None:
         """Newest CUDA that a driver runs natively: that of its branch or of the nearest older one; None before the oldest branch."""
         not_newer = [branch for branch in self.branches() if branch.number <= driver.major]
@@ -415,8 +415,10 @@ class Book:
         return tuple(sorted(frozenset[str]().union(*self._layer_names)))
 
     @_once
-    def rows(self, row_type: type[_RowT], stem: str = "") -> tuple[_RowT, ...]:
-        """Rows of a type after overlaying; `stem` is the file, for tables of one file each (`torch` in `framework/torch`)."""
+    def rows(self, row_type: type[_RowT], stem: str | None = None) -> tuple[_RowT, ...]:
+        """Rows of a type after overlaying; `stem` is one file of a folder (`torch` in `framework/torch`), None all of its files."""
+        if stem is None:
+            return tuple(found for file in self._stems_of(row_type) for found in self.rows(row_type, file))
         name, array = place_of(row_type, stem)
         if self._has_overlay(name):
             return tuple(placed.row for placed in self.placed(row_type, stem))
@@ -427,24 +429,15 @@ class Book:
         found: tuple[_RowT, ...] = getattr(self._layers(name)[0][1] if alone is None else alone, array)
         return found
 
-    def placed(self, row_type: type[_RowT], stem: str = "") -> list[Placed[_RowT]]:
+    def placed(self, row_type: type[_RowT], stem: str | None = None) -> list[Placed[_RowT]]:
         """Rows as `rows` gives them, each with its layer and position; for rules and for printing."""
-        name, array = place_of(row_type, stem)
-        return overlay.lay(self._layers(name), row_type, array)
+        places = (place_of(row_type, file) for file in (self._stems_of(row_type) if stem is None else (stem,)))
+        return [placed for name, array in places for placed in overlay.lay(self._layers(name), row_type, array)]
 
-    def placed_in_all_files(self, row_type: type[_RowT]) -> Iterator[Placed[_RowT]]:
-        """Rows as `placed` gives them, from every file of their table."""
-        for stem in self._stems_of(row_type):
-            yield from self.placed(row_type, stem)
-
-    def idle_removals(self, row_type: type[row.Plain], stem: str = "") -> list[tuple[int, int]]:
+    def idle_removals(self, row_type: type[row.Plain], stem: str) -> list[tuple[int, int]]:
         """Layer and position of each overlay row with `remove = true` that matches no row."""
         name, array = place_of(row_type, stem)
         return overlay.idle_removals(self._layers(name), row_type, array)
-
-    @_once
-    def _from_all_files(self, row_type: type[_RowT]) -> tuple[_RowT, ...]:
-        return tuple(found for stem in self._stems_of(row_type) for found in self.rows(row_type, stem))
 
     @_once
     def _by(self, row_type: type[_RowT], *fields: str) -> dict[Any, _RowT]:

@@ -139,9 +139,7 @@ def _entry(book: Book, build: Build, companions: tuple[tuple[str, str], ...]) ->
     dated = release or book.release(build.package, build.version)
     harvested = release if build.index == "default" else None
     given = tuple(filter(None, (_python(tag, tag) for tag in build.pythons)))
-    strict = book.toolkit_driver(build.cuda) if build.cuda else None
-    floor = book.floor(build.cuda.major) if build.cuda else None
-    minor = min((driver for driver in (strict, floor) if driver is not None), default=None)
+    strict, minor = (book.toolkit_driver(build.cuda), book.oldest_driver(build.cuda)) if build.cuda else (None, None)
     requires = build.requires
     if requires is None and harvested and harvested.requires:
         by_arch = harvested.requires

@@ -27,12 +27,7 @@ def evidence_rows(book: Book, package: str) -> Mapping[tuple[str, str], WheelEvi
     def by_release() -> dict[tuple[str, str], WheelEvidence]:
         return {(found.version, arch): found for found in book.rows(WheelEvidence, package) for arch in found.arch or ("",)}
 
-    return book.remember("evidence", package, by_release) if holds_evidence(book, package) else {}
-
-
-def holds_evidence(book: Book, package: str) -> bool:
-    """True if wheels of the package were read, since its code decides what it can be installed with."""
-    return f"evidence/{package}" in book.remember("evidence tables", None, lambda: frozenset(book.names()))
+    return book.remember("evidence", package, by_release)
 
 
 def cuda_majors(book: Book, soname: str) -> frozenset[int]:

@@ -32,25 +32,21 @@ def _head_fault(book: Book, framework: str, message: str) -> Fault:
     return Fault(file=book.layers[0].path(f"framework/{framework}"), place="framework", message=message)
 
 
-def whole_heads(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
+def whole_heads(book: Book, frameworks: Iterable[str] | None = None) -> Iterator[Fault]:
     """Every framework has a head with a name, a title and its packages."""
-    for name in sorted(names) if names is not None else book.names():
-        folder, _, framework = name.partition("/")
-        if folder == "framework":
-            head = book.head(framework)
-            missing = [column for column in ("name", "title", "packages") if not getattr(head, column)]
-            if missing:
-                file = [layer.path(name) for layer in book.layers if name in layer.names()][-1]
-                yield Fault(file=file, place="framework", message=f"is missing: {', '.join(missing)}")
+    for framework in book.frameworks() if frameworks is None else frameworks:
+        head = book.head(framework)
+        missing = [column for column in ("name", "title", "packages") if not getattr(head, column)]
+        if missing:
+            name = f"framework/{framework}"
+            file = [layer.path(name) for layer in book.layers if name in layer.names()][-1]
+            yield Fault(file=file, place="framework", message=f"is missing: {', '.join(missing)}")
 
 
-def known_indexes(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
+def known_indexes(book: Book, frameworks: Iterable[str] | None = None) -> Iterator[Fault]:
     """The index of a build or release is `default` or a row of index.toml, and serves the package."""
     serves = {index.id: index.serves for index in book.indexes()}
-    for name in sorted(names) if names is not None else book.names():
-        folder, _, framework = name.partition("/")
-        if folder != "framework":
-            continue
+    for framework in book.frameworks() if frameworks is None else frameworks:
         wheels: Iterator[Placed[Build] | Placed[ExtraRelease]]
         wheels = chain(book.placed(Build, framework), book.placed(ExtraRelease, framework))
         for placed in wheels:
@@ -87,7 +83,7 @@ def packages_harvested(book: Book) -> Iterator[Fault]:
 
 def installable(book: Book) -> Iterator[Fault]:
     """A build on the default index is a harvested release with a wheel; for one elsewhere the requirements are given."""
-    for placed in book.placed_in_all_files(Build):
+    for placed in book.placed(Build):
         build = placed.row
         named = f"{build.package} {build.wheel_version}"
         if build.index == "default":
@@ -104,7 +100,7 @@ def installable(book: Book) -> Iterator[Fault]:
 
 def requires_like_found(book: Book) -> Iterator[Fault]:
     """With `requires_like = "default"`, the default index has the same public version and its metadata."""
-    wheels: Iterator[Placed[Build] | Placed[ExtraRelease]] = chain(book.placed_in_all_files(Build), book.placed_in_all_files(ExtraRelease))
+    wheels: Iterator[Placed[Build] | Placed[ExtraRelease]] = chain(book.placed(Build), book.placed(ExtraRelease))
     for placed in wheels:
         if placed.row.requires_like is not None:
             public = Version(placed.row.version).public
@@ -115,7 +111,7 @@ def requires_like_found(book: Book) -> Iterator[Fault]:
 
 def extras_exist(book: Book) -> Iterator[Fault]:
     """The wheel of a build has the extra that the build names."""
-    for placed in book.placed_in_all_files(Build):
+    for placed in book.placed(Build):
         build = placed.row
         release = _release(book, build.package, build.wheel_version) if build.extra and build.index == "default" else None
         if release is not None and release.requires is not None:
@@ -127,7 +123,7 @@ def extras_exist(book: Book) -> Iterator[Fault]:
 def libraries_reachable(book: Book) -> Iterator[Fault]:
     """Every library that a build expects on the system comes by pip or by apt."""
     by_apt = {pattern.library for pattern in book.apt_patterns()}
-    for placed in book.placed_in_all_files(Build):
+    for placed in book.placed(Build):
         build = placed.row
         if build.cuda is None or build.delivery != "system":
             continue
@@ -143,7 +139,7 @@ def cudnn_served(book: Book) -> Iterator[Fault]:
     """A build that does not bundle its cuDNN has one to load: same major, minor at least as new, for its CUDA."""
     served: dict[tuple[CudnnVersion, int], bool] = {}
     first = book.first_cuda()
-    for placed in book.placed_in_all_files(Build):
+    for placed in book.placed(Build):
         build = placed.row
         if build.cudnn is None or build.cuda is None or build.delivery == "bundled" or build.cuda < first:
             continue
@@ -156,7 +152,7 @@ def cudnn_served(book: Book) -> Iterator[Fault]:
 
 def cpu_builds_plain(book: Book) -> Iterator[Fault]:
     """A build without CUDA has no cuDNN, libraries or GPU code; one with CUDA says how its libraries are delivered."""
-    for placed in book.placed_in_all_files(Build):
+    for placed in book.placed(Build):
         build = placed.row
         if build.cuda is None and (build.cudnn or build.loads or build.targets or build.delivery != "none"):
             yield placed.fault("cuda", "is missing, but the row has cuDNN, GPU code or libraries")
@@ -174,9 +170,7 @@ def cudnn_wheels_harvested(book: Book) -> Iterator[Fault]:
 
 def components_harvested(book: Book) -> Iterator[Fault]:
     """A component package that provides a library of some build has a wheel table."""
-    wanted = {
-        (library, placed.row.cuda.major) for placed in book.placed_in_all_files(Build) if placed.row.cuda for library in placed.row.loads
-    }
+    wanted = {(library, placed.row.cuda.major) for placed in book.placed(Build) if placed.row.cuda for library in placed.row.loads}
     known = set(book.packages())
     for placed in book.placed(row.Component):
         component = placed.row
@@ -192,8 +186,8 @@ def specifiers_match(book: Book) -> Iterator[Fault]:
         name = trap.row.framework
         if name in book.frameworks():
             yield from _specifier_faults(trap, _framework_versions(book, name))
-        elif (package := book.package(name)) is not None:
-            yield from _specifier_faults(trap, [Version(release.version) for release in package.releases])
+        elif book.is_harvested(name):
+            yield from _specifier_faults(trap, [Version(release.version) for release in book.releases(name)])
         else:
             yield trap.fault("framework", f"{name!r} is not a framework and has no wheel table")
     for name in book.frameworks():
@@ -261,7 +255,7 @@ def measurements_agree(book: Book) -> Iterator[Fault]:
 
     JAX is measured in the wheel of its plugin. A row may omit code for a single GPU (`sm_90a`) and of single kernels.
     """
-    for placed in book.placed_in_all_files(Build):
+    for placed in book.placed(Build):
         build = placed.row
         if build.index != "default" or build.cuda is None:
             continue

@@ -490,10 +490,3 @@ class WheelRelease(Plain, frozen=True, kw_only=True):
     """Id of the `[[files]]` entry with its `requires_python` and `tags`."""
     requires: Annotated[dict[str, tuple[str, ...]], DERIVED] | None = None
     """Requires-Dist lines by architecture (`x86_64`, `aarch64`); None = not harvested."""
-
-
-class Package(Struct, frozen=True, kw_only=True):
-    """A pip package and its releases, oldest first."""
-
-    name: str
-    releases: tuple[WheelRelease, ...] = ()

@@ -62,7 +62,7 @@ _NO_REMEDY = frozenset({"harmless"})
 
 def samples_found(book: Book) -> Iterator[Fault]:
     """Every sample of a symptom matches one of its patterns, and has the literals without which that one is not tried."""
-    for placed in book.placed_in_all_files(Symptom):
+    for placed in book.placed(Symptom):
         row = placed.row
         for number, sample in enumerate(row.sample):
             text = " ".join(part.strip() for part in sample.splitlines())
@@ -77,7 +77,7 @@ def samples_found(book: Book) -> Iterator[Fault]:
 
 def anchors_hold(book: Book) -> Iterator[Fault]:
     """Every sample contains an anchor of its symptom, and anchors are in lower case."""
-    for placed in book.placed_in_all_files(Symptom):
+    for placed in book.placed(Symptom):
         row = placed.row
         for number, sample in enumerate(row.sample):
             if not any(anchor in sample.lower() for anchor in row.anchor):
@@ -89,7 +89,7 @@ def anchors_hold(book: Book) -> Iterator[Fault]:
 
 def lines_chosen(book: Book) -> Iterator[Fault]:
     """Every anchor has a word, except in context rows, which may be found together with another symptom."""
-    for placed in book.placed_in_all_files(Symptom):
+    for placed in book.placed(Symptom):
         row = placed.row
         wordless = [anchor for anchor in row.anchor if key_of(anchor) is None]
         if wordless and row.role != "context":
@@ -100,17 +100,17 @@ def causes_known(book: Book) -> Iterator[Fault]:
     """Every cause that a row names is a [[cause]], and every cause has a remedy."""
     known = book.causes()
     helped = {remedy.cause for remedy in book.helps()}
-    for placed in book.placed_in_all_files(Symptom):
+    for placed in book.placed(Symptom):
         symptom = placed.row
         if symptom.cause is not None and symptom.cause not in known:
             yield placed.fault("cause", f"{symptom.cause} is not a [[cause]]")
         if symptom.cause is None and symptom.role not in ("context", "harmless"):
             yield placed.fault("cause", f"is missing: role {symptom.role} needs one")
-    for placed_remedy in book.placed_in_all_files(Help):
+    for placed_remedy in book.placed(Help):
         remedy = placed_remedy.row
         for name in {remedy.cause, *remedy.also} - known.keys():
             yield placed_remedy.fault("cause", f"{name} is not a [[cause]]")
-    for placed_cause in book.placed_in_all_files(Cause):
+    for placed_cause in book.placed(Cause):
         cause = placed_cause.row
         for other in (*cause.explains, *cause.confused):
             if other not in known:
@@ -121,7 +121,7 @@ def causes_known(book: Book) -> Iterator[Fault]:
 
 def sentences_filled(book: Book) -> Iterator[Fault]:
     """The fields in a summary and in comparisons are fields of the patterns."""
-    for placed in book.placed_in_all_files(Symptom):
+    for placed in book.placed(Symptom):
         row = placed.row
         fields = {name for pattern in row.pattern for name in (*fields_of(pattern), *re.compile(expand(pattern)).groupindex)}
         for _, name, _, _ in Formatter().parse(row.summary or ""):
@@ -137,7 +137,7 @@ def features_known(book: Book) -> Iterator[Fault]:
     """Features in `needs` and `unless` come from another row or from the program."""
     clues = {value for row in book.clues() if row.tells in ("feature", "error_kind") for value in row.values.values()}
     known = {row.feature for row in book.symptoms() if row.feature} | clues | DERIVED
-    rows: Iterator[Placed[Symptom] | Placed[Help]] = chain(book.placed_in_all_files(Symptom), book.placed_in_all_files(Help))
+    rows: Iterator[Placed[Symptom] | Placed[Help]] = chain(book.placed(Symptom), book.placed(Help))
     for placed in rows:
         row = placed.row
         for feature in (*row.needs, *row.unless):
@@ -149,7 +149,7 @@ def remedies_filled(book: Book) -> Iterator[Fault]:
     """The fields in a remedy come from the program or a pattern; a remedy with another field would never be shown."""
     known = FIELDS | {row.tells for row in book.clues()}
     known |= {name for row in book.symptoms() for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
-    for placed in book.placed_in_all_files(Help):
+    for placed in book.placed(Help):
         row = placed.row
         for column in ("text", "command"):
             try:
@@ -163,7 +163,7 @@ def remedies_filled(book: Book) -> Iterator[Fault]:
 
 def versions_of_something(book: Book) -> Iterator[Fault]:
     """A row with `versions` names a framework."""
-    for placed in book.placed_in_all_files(Symptom):
+    for placed in book.placed(Symptom):
         row = placed.row
         if row.versions is not None and row.framework is None:
             yield placed.fault("versions", "need a framework, which the row does not name")
@@ -172,7 +172,7 @@ def versions_of_something(book: Book) -> Iterator[Fault]:
 def ids_unique(book: Book) -> Iterator[Fault]:
     """No two files have a symptom or a cause of the same id."""
     seen: dict[tuple[type, str], str] = {}
-    rows: Iterator[Placed[Symptom] | Placed[Cause]] = chain(book.placed_in_all_files(Symptom), book.placed_in_all_files(Cause))
+    rows: Iterator[Placed[Symptom] | Placed[Cause]] = chain(book.placed(Symptom), book.placed(Cause))
     for placed in rows:
         file = seen.setdefault((type(placed.row), placed.row.id), placed.file)
         if file != placed.file:

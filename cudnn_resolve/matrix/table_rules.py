@@ -41,18 +41,19 @@ def overlay_faults(book: Book) -> tuple[Fault, ...]:
     """
     from cudnn_resolve.matrix.framework_rules import known_indexes, whole_heads
 
-    touched = frozenset(name for layer in book.layers[1:] for name in layer.names())
-    heads = tuple(whole_heads(book, touched))
+    files = {layer.path(name): name for layer in book.layers[1:] for name in layer.names()}
+    touched = sorted(set(files.values()))
+    frameworks = [stem_of(name) for name in touched if name.startswith("framework/")]
+    heads = tuple(whole_heads(book, frameworks))
     if heads:
         return heads
-    files = {layer.path(name) for layer in book.layers[1:] for name in layer.names()}
-    found = (*unique_keys(book, touched), *known_indexes(book, touched))
+    found = (*unique_keys(book, touched), *known_indexes(book, frameworks))
     return tuple(fault for fault in found if fault.file in files)
 
 
 def unique_keys(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
     """No two rows of a table have the same key, unless they differ in architecture or Python."""
-    for name in book.names() if names is None else sorted(names):
+    for name in book.names() if names is None else names:
         for row_type in arrays_of(name).values():
             yield from _duplicates(book.placed(row_type, stem_of(name)))
 
@@ -190,7 +191,7 @@ def references_known(book: Book) -> Iterator[Fault]:
     }
     for row_type, field, kind in _REFERENCES:
         known, message = kinds[kind]
-        for placed in book.placed_in_all_files(row_type):
+        for placed in book.placed(row_type):
             value = getattr(placed.row, field)
             for reference in value if type(value) is tuple else () if value is None else (value,):  # a capability is a named tuple
                 shown = reference.capability if isinstance(reference, CodeTarget) else reference
@@ -335,7 +336,7 @@ def dates_sane(book: Book) -> Iterator[Fault]:
     newest = max((day for layer in book.layers for name in layer.names() for day in _read_days(layer.load(name))), default="")
     dated = [row_type for arrays in TABLES.values() for row_type in arrays.values() if "date" in row_type.__struct_fields__]
     for row_type in dated:
-        for placed in book.placed_in_all_files(row_type):
+        for placed in book.placed(row_type):
             date = getattr(placed.row, "date", None)
             if date and not _FIRST_DAY <= date <= max(newest, _FIRST_DAY):
                 yield placed.fault("date", f"{date} is not between {_FIRST_DAY} and {newest}, when a source was last read")

@@ -19,6 +19,7 @@ from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.digest import Digest, Entry
+    from cudnn_resolve.report.text import Page
 
 Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
 STACK: tuple[Stack, ...] = get_args(Stack)
@@ -182,10 +183,9 @@ V_co = TypeVar("V_co", bound=_MatrixResult, covariant=True)
 
 
 class Answer(Struct, Result, Generic[V_co], frozen=True, kw_only=True):
-    """A lookup in the tables as a text and as a value, each made on demand."""
+    """A lookup in the tables, to be shown on a page and as a value, each made on demand."""
 
-    text: Callable[..., str]
-    """Takes a `style` and a `width`."""
+    show: Callable[[Page], None]
     value: Callable[[], V_co]
     overlays: tuple[str, ...] = ()
     """Remarks on tables that override the shipped ones, unless the text has them."""
@@ -197,9 +197,9 @@ class Answer(Struct, Result, Generic[V_co], frozen=True, kw_only=True):
 
 def everything(book: Book) -> Answer[MatrixListResult]:
     """All frameworks and packages."""
-    from cudnn_resolve.report.matrix import render_list
+    from cudnn_resolve.report.matrix import show_list
 
-    return Answer(text=partial(render_list, book), value=partial(_list, book))
+    return Answer(show=partial(show_list, book=book), value=partial(_list, book))
 
 
 def _list(book: Book) -> MatrixListResult:
@@ -234,7 +234,7 @@ def look_up(book: Book, name: str, which: str | None) -> Answer[MatrixFrameworkR
 
 def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFrameworkResult]:
     from cudnn_resolve.matrix.digest import digest
-    from cudnn_resolve.report.matrix import render_framework, render_release, span
+    from cudnn_resolve.report.matrix import show_framework, show_release, span
 
     try:
         found = digest(book, name, None if which is None else _specifier(which))
@@ -244,8 +244,8 @@ def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFramewo
     if not found.entries:
         known = span(found.framework.builds)
         raise UsageError(f"no release of {found.framework.name} is {which}", code="version-unknown", hint=f"the matrix knows {known}")
-    draw = partial(render_framework, found) if which is None else partial(render_release, book, found)
-    return Answer(text=draw, value=partial(shown, book, found), overlays=book.remarks)
+    show = partial(show_framework, found=found) if which is None else partial(show_release, book=book, found=found)
+    return Answer(show=show, value=partial(shown, book, found), overlays=book.remarks)
 
 
 def shown(book: Book, found: Digest) -> MatrixFrameworkResult:
@@ -285,54 +285,56 @@ def _text(value: object | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _stack(book: Book, show: Stack, text: Callable[..., str], **rows: Sequence[Any]) -> Answer[MatrixStackResult]:
-    """Lookup of one part of the stack: its text, and its rows by array."""
+def _stack(book: Book, part: Stack, show: Callable[[Page], None], **rows: Sequence[Any]) -> Answer[MatrixStackResult]:
+    """Lookup of one part of the stack: how it is shown, and its rows by array."""
 
     def value() -> MatrixStackResult:
         arrays: dict[str, Any] = {name: _rows(found) for name, found in rows.items()}
-        return MatrixStackResult(version=book.version, overlays=book.remarks, show=show, **arrays)
+        return MatrixStackResult(version=book.version, overlays=book.remarks, show=part, **arrays)
 
-    return Answer(text=text, value=value, overlays=book.remarks)
+    return Answer(show=show, value=value, overlays=book.remarks)
 
 
 def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.report.matrix_stack import render_cudnn
+    from cudnn_resolve.report.matrix_stack import show_cudnn
 
     builds = [build for build in book.cudnn_builds() if which is None or str(build.version) in _specifier(which)]
     _require_rows(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
-    return _stack(book, "cudnn", partial(render_cudnn, builds), builds=builds)
+    return _stack(book, "cudnn", partial(show_cudnn, builds=builds), builds=builds)
 
 
 def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.report.matrix_stack import render_cuda
+    from cudnn_resolve.report.matrix_stack import show_cuda
 
     releases = [release for release in book.cuda_releases() if which is None or str(release.cuda) in _specifier(which)]
     _require_rows(releases, "CUDA", which, str(book.cuda_releases()[0].cuda), str(book.cuda_releases()[-1].cuda))
     minimums = [minimum for minimum in book.minimums() if any(minimum.cuda == release.cuda for release in releases)]
     majors = {release.cuda.major for release in releases}
     floors = [floor for floor in book.rows(Floor) if floor.cuda_major in majors]
-    return _stack(book, "cuda", partial(render_cuda, book, releases), releases=releases, minimums=minimums, floors=floors)
+    show = partial(show_cuda, book=book, releases=releases)
+    return _stack(book, "cuda", show, releases=releases, minimums=minimums, floors=floors)
 
 
 def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.report.matrix_stack import render_driver, render_drivers
+    from cudnn_resolve.report.matrix_stack import show_driver, show_drivers
 
     if which is None:
-        return _stack(book, "driver", partial(render_drivers, book.branches()), branches=book.branches())
+        return _stack(book, "driver", partial(show_drivers, branches=book.branches()), branches=book.branches())
     try:
         driver = DriverVersion(which.removeprefix("R"))
     except ValueError:
         raise UsageError(f"{which!r} is not a driver version", code="driver-version", hint="such as 550.54.15, 550 or R550") from None
     branches = [branch for branch in book.branches() if branch.number == driver.major]
     forward = [row for row in book.forward() if row.base == driver.major]
-    return _stack(book, "driver", partial(render_driver, book, driver), branches=branches, forward=forward)
+    return _stack(book, "driver", partial(show_driver, book=book, driver=driver), branches=branches, forward=forward)
 
 
 def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.report.matrix_stack import render_gpu, render_gpus
+    from cudnn_resolve.report.matrix_stack import show_gpu, show_gpus
 
     if which is None:
-        return _stack(book, "gpu", partial(render_gpus, book.architectures()), architectures=book.architectures())
+        show = partial(show_gpus, architectures=book.architectures())
+        return _stack(book, "gpu", show, architectures=book.architectures())
     card = book.card(which)
     try:
         capability = card.capability if card else Capability.parse(which)
@@ -347,19 +349,20 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     peaks = [
         {**plain(peak), "confidence": "memory" if book.is_from_memory(peak) else None} for peak in (book.peaks_of(card) if card else ())
     ]
-    return _stack(book, "gpu", partial(render_gpu, book, capability, card), architectures=[architecture], cards=cards, peaks=peaks)
+    show = partial(show_gpu, book=book, capability=capability, card=card)
+    return _stack(book, "gpu", show, architectures=[architecture], cards=cards, peaks=peaks)
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.operations.machine_facts import facts_of_place, places
-    from cudnn_resolve.report.matrix_stack import render_places
+    from cudnn_resolve.report.matrix_stack import show_places
 
     found = places(book)
     if which is not None:
         facts_of_place(which, book)  # rejects an unknown name with the nearest ones
         place = find(found, which)
         found = (place,) if place is not None else ()
-    return _stack(book, "machine", partial(render_places, found), places=found)
+    return _stack(book, "machine", partial(show_places, places=found), places=found)
 
 
 def _rows(rows: Sequence[Any]) -> _Rows:

@@ -72,7 +72,7 @@ def _is_known(word: str, resolution: Resolution, question: Question) -> bool:
     name, book = canonicalize_name(word), question.book
     if name in _PARTS or name in resolution.machine.pip:
         return True
-    if any(known(name) is not None for known in (book.framework_named, book.component, book.package, book.slot)):
+    if book.is_harvested(name) or any(known(name) is not None for known in (book.framework_named, book.component, book.slot)):
         return True
     listing = question.source.listing(name)
     return listing is not None and any(True for _ in listing.offers)

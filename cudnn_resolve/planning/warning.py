@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.digest import traps_for
-from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
+from cudnn_resolve.matrix.evidence import evidence_of, evidence_rows
 from cudnn_resolve.planning.library_warning import library_warnings
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin_warning import origin_warnings
@@ -130,7 +130,7 @@ def _extra(resolution: Resolution, request: OpenRequest, book: Book, build: Buil
         name = canonicalize_name(requirement.name)
         found = [other for other in catalog.releases.of(name) if requirement.specifier.contains(other.version, prereleases=True)]
         fits = any(other.details.fit.python and other.details.fit.arch for other in found)
-        if book.package(name) is not None and not fits and name not in {pin.name for pin in resolution.pip}:
+        if book.is_harvested(name) and not fits and name not in {pin.name for pin in resolution.pip}:
             yield Warning(
                 code="extra-not-installable",
                 message=f"{build.package}[{extra}]=={build.version} cannot be installed as published: it requires {requirement.name}"
@@ -221,7 +221,7 @@ def _near_names(resolution: Resolution, book: Book) -> Iterator[Warning]:
     """Requested packages that no index was asked for and whose names nearly match a framework's."""
     requested = {canonicalize_name(found[0]) for line in resolution.request.requirements if (found := _NAME.match(line.text)) is not None}
     for pin in resolution.pip:
-        if pin.version is not None or pin.name not in requested or book.package(pin.name) is not None:
+        if pin.version is not None or pin.name not in requested or book.is_harvested(pin.name):
             continue
         near = [name for name in book.nearest(pin.name) if abs(len(name) - len(pin.name)) <= 1 and not pin.name.startswith(name)]
         if near:
@@ -239,7 +239,7 @@ def _uninspected(resolution: Resolution, book: Book) -> Iterator[Warning]:
             continue
         compiled = pin.file is None or not pin.file.filename.endswith("-any.whl")
         row = evidence_of(book, pin.name, pin.version, machine.arch)
-        if compiled and holds_evidence(book, pin.name) and (row is None or _is_contradictory(book, row)):
+        if compiled and evidence_rows(book, pin.name) and (row is None or _is_contradictory(book, row)):
             names.append(f"{pin.name} {pin.version}")
     if names:
         yield Warning(

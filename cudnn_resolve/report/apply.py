@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import mib
 from cudnn_resolve.execution.model import Execution
-from cudnn_resolve.report.text import PLAIN, Style, clean, wrap
+from cudnn_resolve.report.text import PLAIN, Page, Style, clean
 
 if TYPE_CHECKING:
     from cudnn_resolve.report.document import PastDocument
@@ -49,11 +49,12 @@ def render(
     `head` replaces the headline; `python` and `env` are the options with which the user named the environment.
     """
     headline = head or (STOPPED if _is_stopped(done) else HEADS[done.status])
-    lines = [style(headline, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold"))))]
+    page = Page(style, width)
+    page.lines.append(style(headline, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold")))))
     option = f" --env {shlex.quote(env)}" if env else f" --python {shlex.quote(python)}" if python else ""
     for text, prefix in _details(done, option):
-        lines.extend(wrap(clean(text), width=width, first=prefix, rest=" " * len(prefix)))
-    return "\n".join(lines) + "\n"
+        page.paragraph(text, prefix)
+    return page.text()
 
 
 def _is_stopped(done: Execution) -> bool:
@@ -102,12 +103,12 @@ def render_history(applies: Sequence[PastDocument], *, width: int = 100) -> str:
     """List every `apply` of an environment with what it changed."""
     if not applies:
         return "no apply has run in this environment\n"
-    lines: list[str] = []
+    page = Page(width=width)
     for past in applies:
         undo = "" if past.can_undo or past.state != "committed" else " (can no longer be undone)"
-        lines.append(clean(f"{past.id}  {past.at}  {past.state}{undo}  {', '.join(past.targets)}"))
+        page.lines.append(clean(f"{past.id}  {past.at}  {past.state}{undo}  {', '.join(past.targets)}"))
         for change in past.changes[:_MOST_CHANGES]:
-            lines.extend(wrap(clean(change), width=width, first="     "))
+            page.paragraph(change, "     ")
         if len(past.changes) > _MOST_CHANGES:
-            lines.append(f"     and {len(past.changes) - _MOST_CHANGES} more")
-    return "\n".join(lines) + "\n"
+            page.lines.append(f"     and {len(past.changes) - _MOST_CHANGES} more")
+    return page.text()

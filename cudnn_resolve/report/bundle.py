@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import mib
-from cudnn_resolve.report.text import clean, wrap
+from cudnn_resolve.report.text import Page, clean
 
 
 def render(bundle: Mapping[str, Any], *, width: int, verbose: bool, is_check: bool) -> str:
@@ -16,13 +16,14 @@ def render(bundle: Mapping[str, Any], *, width: int, verbose: bool, is_check: bo
     head = (
         f"{bundle['path']}: {', '.join(bundle['locks']) or 'no lock'}; {wheels} wheel{'' if wheels == 1 else 's'}, {mib(bundle['bytes'])}"
     )
-    lines = wrap(clean(f"{head}{'; all files verified' if is_check else ''}"), width=width)
+    page = Page(width=width)
+    page.paragraph(f"{head}{'; all files verified' if is_check else ''}", "")
     if verbose:
-        lines += [f"  {file['sha256']}  {clean(file['name'])}  {mib(file['bytes'])}" for file in files]
+        page.lines += [f"  {file['sha256']}  {clean(file['name'])}  {mib(file['bytes'])}" for file in files]
     for note in bundle["notes"]:
-        lines += wrap(clean(f"note: {note}"), width=width)
+        page.paragraph(f"note: {note}", "")
     if not is_check and bundle["locks"]:
         path = str(bundle["path"])
         start = f"tar xf {path} -C DIR; sh DIR/start ENV" if path.endswith(".tar") else f"sh {path}/start ENV"
-        lines.append(clean(f"to install offline: `cudnn-resolve apply {path}`, or without this program `{start}`"))
-    return "\n".join(lines) + "\n"
+        page.lines.append(clean(f"to install offline: `cudnn-resolve apply {path}`, or without this program `{start}`"))
+    return page.text()

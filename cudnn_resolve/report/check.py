@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -23,12 +23,16 @@ _COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 def render(verdicts: Sequence[Verdict], *, style: Style, width: int, verbose: int = 0) -> str:
     """Show each verdict, below a table if there are several machines; infos are shown only if verbose."""
-    parts = ["\n".join(_verdict(verdict, style, width, verbose)) + "\n" for verdict in verdicts]
-    return "\n".join([*_overview(verdicts, style, width), *parts])
+    page = Page(style, width)
+    _show_overview(page, verdicts)
+    for verdict in verdicts:
+        page.gap()
+        _show_verdict(page, verdict, verbose)
+    return page.text()
 
 
-def _overview(verdicts: Sequence[Verdict], style: Style, width: int) -> Iterator[str]:
-    """A table of machines by environments; nothing for a single machine."""
+def _show_overview(page: Page, verdicts: Sequence[Verdict]) -> None:
+    """Add a table of machines by environments; nothing for a single machine."""
     machines = list(dict.fromkeys(verdict.machine for verdict in verdicts))
     if len(machines) < 2:
         return
@@ -37,80 +41,79 @@ def _overview(verdicts: Sequence[Verdict], style: Style, width: int) -> Iterator
         names, cells = [""], {(verdict.machine, ""): _STATUS_TEXT[verdict.status] for verdict in verdicts}
     else:
         cells = {(verdict.machine, verdict.what): _STATUS_TEXT[verdict.status] for verdict in verdicts}
-    page = Page(style, width)
     rows = [(machine, *(cells.get((machine, name), "") for name in names)) for machine in machines]
     page.table(("machine", *(name or "verdict" for name in names)), rows)
-    yield page.text()
 
 
-def _verdict(verdict: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]:
+def _show_verdict(page: Page, verdict: Verdict, verbose: int) -> None:
     head, color = _HEADS[verdict.status]
     if verdict.status == "unknown" and any(finding.severity == "warning" for finding in verdict.findings):
         head = "no error was found in what was judged; see the warnings"
-    yield from wrap(clean(f"{verdict.what}, on {verdict.machine}:"), width=width, rest="  ")
-    yield f"  {style(head, 'bold', color)}"
+    page.paragraph(f"{verdict.what}, on {verdict.machine}:", "", "  ")
+    page.lines.append(f"  {page.style(head, 'bold', color)}")
     longest = max((len(f"{row.name} {row.version}") for row in verdict.frameworks), default=0)
     for row in verdict.frameworks:
-        yield f"  {clean(f'{row.name} {row.version}').ljust(longest)}  {style(_STATUS_TEXT[row.status], _HEADS[row.status][1])}"
+        status = page.style(_STATUS_TEXT[row.status], _HEADS[row.status][1])
+        page.lines.append(f"  {clean(f'{row.name} {row.version}').ljust(longest)}  {status}")
     shown = [finding for finding in verdict.findings if finding.severity != "info" or verbose]
     for finding in shown:
-        yield ""
-        yield from _finding(finding, style, width)
+        page.gap()
+        _show_finding(page, finding)
     if verdict.remedy:
-        yield from ("", style("How to fix it", "bold"), *remedy_lines(verdict.remedy, width))
+        page.title("How to fix it")
+        show_remedies(page, verdict.remedy)
     hidden = len(verdict.findings) - len(shown)
     if verdict.complaints:
         complaints = verdict.complaints if verbose else verdict.complaints[:_MOST_COMPLAINTS]
         hidden += len(verdict.complaints) - len(complaints)
-        yield ""
-        yield from wrap(_COMPLAINTS_HEAD, width=width, rest="  ")
+        page.gap()
+        page.paragraph(_COMPLAINTS_HEAD, "", "  ")
         for text in complaints:
-            yield from wrap(clean(text), width=width, first="  - ", rest="    ")
-    yield ""
+            page.paragraph(text, "  - ")
+    page.gap()
     for label, texts in (("judged", verdict.judged if verbose else ()), ("not judged", verdict.not_judged)):
         if texts:
-            yield from wrap(clean("; ".join(texts)), width=width, first=f"{label}: ", rest="  ")
+            page.paragraph("; ".join(texts), f"{label}: ", "  ")
     if hidden:
-        yield f"{hidden} more note{'' if hidden == 1 else 's'} (-v shows {'it' if hidden == 1 else 'them'})"
+        page.lines.append(f"{hidden} more note{'' if hidden == 1 else 's'} (-v shows {'it' if hidden == 1 else 'them'})")
 
 
-def _finding(finding: Finding, style: Style, width: int) -> Iterator[str]:
-    first, *rest = wrap(clean(f"{finding.severity}: {finding.summary}"), width=width, rest="  ")
-    yield first.replace(f"{finding.severity}:", style(f"{finding.severity}:", "bold", _COLORS[finding.severity]), 1)
-    yield from rest
+def _show_finding(page: Page, finding: Finding) -> None:
+    severity = f"{finding.severity}:"
+    first, *rest = wrap(clean(f"{severity} {finding.summary}"), width=page.width, rest="  ")
+    page.lines += [first.replace(severity, page.style(severity, "bold", _COLORS[finding.severity]), 1), *rest]
     for evidence in finding.evidence:
-        yield from wrap(clean(f"{evidence.source}  {evidence.text}"), width=width, first="  ", rest="    ")
-    yield from remedy_lines(finding.remedy, width)
+        page.paragraph(f"{evidence.source}  {evidence.text}", "  ", "    ")
+    show_remedies(page, finding.remedy)
 
 
-def remedy_lines(remedies: Iterable[Remedy], width: int) -> Iterator[str]:
+def show_remedies(page: Page, remedies: Iterable[Remedy]) -> None:
     """Number the remedies, each with its command."""
     for number, remedy in enumerate(remedies, start=1):
-        yield from wrap(clean(remedy.text), width=width, first=f"  {number}. ", rest="     ")
+        page.paragraph(remedy.text, f"  {number}. ", "     ")
         if remedy.command:
-            yield f"     $ {clean(remedy.command)}"
+            page.lines.append(f"     $ {clean(remedy.command)}")
 
 
 def render_diff(comparisons: Sequence[Comparison], *, style: Style, width: int) -> str:
     """Show what the change of a list does to each machine."""
-    parts = []
+    page = Page(style, width)
     for comparison in comparisons:
         before, after = comparison.before, comparison.after
-        page = Page(style, width)
+        page.gap()
+        page.paragraph(f"{before.what} to {after.what}, on {after.machine}:", "", "  ")
         page.table(("", "before", "after"), _rows(comparison))
-        lines = [
-            *wrap(clean(f"{before.what} to {after.what}, on {after.machine}:"), width=width, rest="  "),
-            page.text().rstrip("\n"),
-        ]
         for head, findings in (("new:", comparison.appeared), ("gone:", comparison.gone)):
             for finding in findings:
                 if finding.severity != "info":
-                    lines += ["", style(head, "bold"), *_finding(finding, style, width)]
+                    page.title(head)
+                    _show_finding(page, finding)
         if after.remedy:
-            lines += ["", style("How to fix it", "bold"), *remedy_lines(after.remedy, width)]
-        lines += ["", *wrap(clean(_moved(comparison)), width=width, first="changed: ", rest="  ")]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
+            page.title("How to fix it")
+            show_remedies(page, after.remedy)
+        page.gap()
+        page.paragraph(_moved(comparison), "changed: ", "  ")
+    return page.text()
 
 
 def _rows(comparison: Comparison) -> list[tuple[str, str, str]]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import mib
-from cudnn_resolve.report.text import clean, wrap
+from cudnn_resolve.report.text import Page, clean
 
 
 def render(usage: Mapping[str, Any], *, width: int) -> str:
     """List each part of the JSON object of `clean`, then the totals."""
-    lines = []
+    page = Page(width=width)
     for part in usage["parts"]:
-        lines.append(f"{'freed' if part['freed'] else 'kept':5}  {mib(part['bytes']):>10}  {clean(part['what'])}")
-        lines += wrap(clean(f"{part['why']}; {part['path']}"), width=width, first=" " * 19)
+        page.lines.append(f"{'freed' if part['freed'] else 'kept':5}  {mib(part['bytes']):>10}  {clean(part['what'])}")
+        page.paragraph(f"{part['why']}; {part['path']}", " " * 19)
     kept = sum(part["bytes"] for part in usage["parts"] if not part["freed"])
     hint = "; `cudnn-resolve clean --all` frees everything that no interrupted apply needs" if kept else ""
-    lines.append(f"{mib(usage['freed'])} freed, {mib(kept)} kept{hint}")
-    return "\n".join(lines) + "\n"
+    page.lines.append(f"{mib(usage['freed'])} freed, {mib(kept)} kept{hint}")
+    return page.text()

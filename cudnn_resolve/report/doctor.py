@@ -6,8 +6,8 @@ import re
 
 from cudnn_resolve.diagnosis.model import EMPTY, Diagnosis, Finding
 from cudnn_resolve.masking import without_logins
-from cudnn_resolve.report.check import remedy_lines
-from cudnn_resolve.report.text import Style, clean, wrap
+from cudnn_resolve.report.check import show_remedies
+from cudnn_resolve.report.text import Page, Style, clean, wrap
 
 _MOST_EVIDENCE_LINES = 5
 """Lines to show of one quotation."""
@@ -49,8 +49,11 @@ def render(diagnosis: Diagnosis, *, style: Style, width: int) -> str:
     """Show the findings for a terminal."""
     if not diagnosis.findings:
         return f"{_no_findings(diagnosis)}\n"
-    blocks = ["\n".join(_text(finding, style, width)) for finding in diagnosis.findings]
-    return "\n\n".join(blocks) + "\n"
+    page = Page(style, width)
+    for finding in diagnosis.findings:
+        page.gap()
+        _show(page, finding)
+    return page.text()
 
 
 def _no_findings(diagnosis: Diagnosis) -> str:
@@ -60,19 +63,20 @@ def _no_findings(diagnosis: Diagnosis) -> str:
     return f"No problem was found{lines}{f'; {diagnosis.note}' if diagnosis.note else ''}."
 
 
-def _text(finding: Finding, style: Style, width: int) -> list[str]:
-    head = style(f"{finding.severity}: {finding.cause}", "bold", _COLORS[finding.severity])
-    lines = [f"{head} ({finding.confidence:.0%})", *wrap(clean(finding.summary), width=width, first="  ")]
+def _show(page: Page, finding: Finding) -> None:
+    head = page.style(f"{finding.severity}: {finding.cause}", "bold", _COLORS[finding.severity])
+    page.lines.append(f"{head} ({finding.confidence:.0%})")
+    page.paragraph(finding.summary)
     for evidence in finding.evidence:
         source = clean(f"line {evidence.line}" if evidence.line is not None else evidence.source)
-        first = f"  {style(source.rjust(9), 'dim')}  "
-        quoted = wrap(clean(evidence.text), width=max(width, _NARROWEST), first=first, rest=" " * 13)
+        first = f"  {page.style(source.rjust(9), 'dim')}  "
+        quoted = wrap(clean(evidence.text), width=max(page.width, _NARROWEST), first=first, rest=" " * 13)
         if len(quoted) > _MOST_EVIDENCE_LINES:
             quoted = [*quoted[: _MOST_EVIDENCE_LINES - 1], f"{quoted[_MOST_EVIDENCE_LINES - 1]}..."]
-        lines += quoted
+        page.lines += quoted
     if finding.undecided:
-        lines.extend(wrap(clean(finding.undecided), width=width, first="  not decided: "))
-    return [*lines, *remedy_lines(finding.remedy, width)]
+        page.paragraph(finding.undecided, "  not decided: ")
+    show_remedies(page, finding.remedy)
 
 
 def markdown(diagnosis: Diagnosis) -> str:

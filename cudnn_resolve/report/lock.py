@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from cudnn_resolve.locking.change import Change
 from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.proof import Proof, proofs
-from cudnn_resolve.report.text import Style, clean, wrap
+from cudnn_resolve.report.text import Page, Style, clean
 
 _MOST_CHANGES = 12
 """Changes to list before counting the rest, unless verbose."""
@@ -38,29 +38,29 @@ def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
         yield f"  and {len(changes) - len(shown)} more (-v lists them)"
 
 
-def _proof_lines(proof: Proof, width: int) -> list[str]:
+def _show_proof(page: Page, proof: Proof) -> None:
     """Describe one validation record, with the reason if it does not prove the current pins."""
     if proof.because is None:
-        return wrap(clean(proof.words), width=width, first="  proven on ")
-    first = "  recorded on " if proof.is_open else "  no longer proven on "
-    return wrap(clean(f"{proof.words}: {proof.because}"), width=width, first=first, rest="      ")
+        page.paragraph(proof.words, "  proven on ")
+    else:
+        page.paragraph(f"{proof.words}: {proof.because}", "  recorded on " if proof.is_open else "  no longer proven on ", "      ")
 
 
 def render_check(lock: Lock, differences: Sequence[Difference], path: str, *, style: Style, width: int) -> str:
     """Show whether the lock at `path` is current, and every way in which it is not."""
-    name = clean(path)
-    proven = [line for proof in proofs(lock) for line in _proof_lines(proof, width)]
-    if not differences:
-        return "\n".join([f"{name} is {style('current', 'green')}: {summary(lock)}", *proven]) + "\n"
+    page = Page(style, width)
     count = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
-    lines = [f"{name} is {style('outdated', 'red', 'bold')}: {count}"]
+    verdict = f"{style('outdated', 'red', 'bold')}: {count}" if differences else f"{style('current', 'green')}: {summary(lock)}"
+    page.lines.append(f"{clean(path)} is {verdict}")
     for difference in differences:
-        lines += wrap(f"{clean(difference.what)}: {clean(difference.locked)}", width=width, first="  ", rest="      ")
-        lines += wrap(f"now {clean(difference.now)}", width=width, first="      ")
+        page.paragraph(f"{difference.what}: {difference.locked}", "  ", "      ")
+        page.paragraph(f"now {difference.now}", "      ")
         if difference.because:
-            lines += wrap(f"because {clean(difference.because)}", width=width, first="      ")
+            page.paragraph(f"because {difference.because}", "      ")
     if any(not difference.machine for difference in differences):
-        lines.append("`cudnn-resolve lock` renews it, changing only the pins that must change.")
-    else:
-        lines.append("The lock is valid, but not for this machine; --no-facts ignores the machine.")
-    return "\n".join([*lines, *proven]) + "\n"
+        page.lines.append("`cudnn-resolve lock` renews it, changing only the pins that must change.")
+    elif differences:
+        page.lines.append("The lock is valid, but not for this machine; --no-facts ignores the machine.")
+    for proof in proofs(lock):
+        _show_proof(page, proof)
+    return page.text()

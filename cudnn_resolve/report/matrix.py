@@ -1,4 +1,4 @@
-"""Render the tables of frameworks as text for `matrix`."""
+"""Show the tables of frameworks on a page, for `matrix`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cudnn_resolve.matrix.digest import Digest, Entry, bounds_for, capabilities_
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import BuildOutline
-from cudnn_resolve.report.text import PLAIN, Page, Style, clean
+from cudnn_resolve.report.text import Page, clean
 
 if TYPE_CHECKING:
     _Built = TypeVar("_Built", Build, BuildOutline, Build | BuildOutline)
@@ -28,9 +28,8 @@ _LOOKUP = {
 }
 
 
-def render_list(book: Book, *, style: Style = PLAIN, width: int = 100) -> str:
+def show_list(page: Page, book: Book) -> None:
     """List the frameworks and tables."""
-    page = Page(style, width)
     page.title("Frameworks")
     rows = []
     for name in book.frameworks():
@@ -47,7 +46,6 @@ def render_list(book: Book, *, style: Style = PLAIN, width: int = 100) -> str:
     for remark in book.remarks:
         page.paragraph(remark, "! ")
     page.paragraph("`cudnn-resolve matrix show NAME` shows a framework, or `cudnn`, `cuda`, `driver` or `gpu`.")
-    return page.text()
 
 
 def _table_rows(book: Book) -> list[tuple[str, ...]]:
@@ -81,9 +79,8 @@ def span(builds: Iterable[Build | BuildOutline]) -> str:
     return f"{min(final)} - {max(final)}" if final else ""
 
 
-def render_framework(found: Digest, *, style: Style = PLAIN, width: int = 100) -> str:
+def show_framework(page: Page, found: Digest) -> None:
     """Show all releases of a framework, newest first, with one line for builds that differ in nothing shown."""
-    page = Page(style, width)
     _head(page, found)
     shown = [entry for entry in found.entries if entry.build.cuda is not None and not Version(entry.build.version).is_prerelease]
     shown = shown or list(found.entries)
@@ -94,12 +91,10 @@ def render_framework(found: Digest, *, style: Style = PLAIN, width: int = 100) -
         page.paragraph(f"Not shown here: {what}; `cudnn-resolve matrix show {found.framework.name} VERSION` shows them.", "")
     _companions(page, shown)
     _legend(page)
-    return page.text()
 
 
-def render_release(book: Book, found: Digest, *, style: Style = PLAIN, width: int = 100) -> str:
+def show_release(page: Page, book: Book, found: Digest) -> None:
     """Show the requested builds, and all details of the newest release among them."""
-    page = Page(style, width)
     _head(page, found)
     _builds(page, found.entries)
     _companions(page, found.entries)
@@ -109,7 +104,6 @@ def render_release(book: Book, found: Digest, *, style: Style = PLAIN, width: in
         if entry.build.version == version:
             _detail(page, entry)
     _remarks(page, book, found, version)
-    return page.text()
 
 
 def _head(page: Page, found: Digest) -> None:

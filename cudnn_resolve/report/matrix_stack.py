@@ -1,4 +1,4 @@
-"""Render the tables of drivers, CUDA, cuDNN, GPUs and machines as text for `matrix show`."""
+"""Show the tables of drivers, CUDA, cuDNN, GPUs and machines on a page, for `matrix show`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.named_machine import Place
 from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild
-from cudnn_resolve.report.text import PLAIN, Page, Style
+from cudnn_resolve.report.text import Page
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 
-def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style = PLAIN, width: int = 100) -> str:
+def show_cudnn(page: Page, builds: Iterable[CudnnBuild]) -> None:
     """List the builds of cuDNN, newest first."""
-    page = Page(style, width)
     page.title("cuDNN")
     rows = [
         (
@@ -37,7 +36,6 @@ def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style = PLAIN, width: i
         "A framework works with any cuDNN of the major that it was built with, from that minor on. CUDA: runtimes that the build supports.",
         "",
     )
-    return page.text()
 
 
 def _cuda_runtimes(build: CudnnBuild) -> str:
@@ -56,9 +54,8 @@ def _capability_span(capabilities: Iterable[Capability]) -> str:
     return str(known[0]) if len(known) == 1 else f"{known[0]}-{known[-1]}"
 
 
-def render_cuda(book: Book, releases: Iterable[CudaRelease], *, style: Style = PLAIN, width: int = 100) -> str:
+def show_cuda(page: Page, book: Book, releases: Iterable[CudaRelease]) -> None:
     """List CUDA toolkits, newest first, with the drivers that they need."""
-    page = Page(style, width)
     page.title("CUDA toolkits")
     chosen = list(releases)
     page.table(
@@ -71,12 +68,10 @@ def render_cuda(book: Book, releases: Iterable[CudaRelease], *, style: Style = P
     )
     if len({release.line for release in chosen}) == 1:
         _libraries(page, book, chosen[-1])
-    return page.text()
 
 
 def _toolkit_row(book: Book, release: CudaRelease) -> tuple[str, ...]:
-    strict, floor = book.toolkit_driver(release.cuda), book.floor(release.cuda.major)
-    oldest = min((driver for driver in (strict, floor) if driver), default=None)
+    strict, oldest = book.toolkit_driver(release.cuda), book.oldest_driver(release.cuda)
     line = CudaVersion(release.line)
     capabilities = [row.capability for row in book.architectures() if row.cuda_first <= line <= (row.cuda_last or line)]
     repositories = " ".join(release.repositories)
@@ -94,21 +89,18 @@ def _libraries(page: Page, book: Book, release: CudaRelease) -> None:
     page.table(("library", "soname", "pip package", "path in site-packages"), rows, droppable=("path in site-packages",))
 
 
-def render_drivers(branches: Iterable[Branch], *, style: Style = PLAIN, width: int = 100) -> str:
+def show_drivers(page: Page, branches: Iterable[Branch]) -> None:
     """List the driver branches, newest first."""
-    page = Page(style, width)
     page.title("Driver branches")
     rows = [
         (branch.name, str(branch.cuda), branch.status or "", branch.eol or "", branch.type or "") for branch in reversed(list(branches))
     ]
     page.table(("branch", "newest CUDA", "status", "end of life", "type"), rows, droppable=("type",))
     page.paragraph("newest CUDA: what the branch runs natively; minor-version compatibility adds every release of that CUDA major.", "")
-    return page.text()
 
 
-def render_driver(book: Book, driver: DriverVersion, *, style: Style = PLAIN, width: int = 100) -> str:
+def show_driver(page: Page, book: Book, driver: DriverVersion) -> None:
     """Show what one driver version runs."""
-    page = Page(style, width)
     page.title(f"Driver {driver}")
     native = book.native_cuda(driver)
     rows = [("runs natively", f"CUDA {native} and older" if native else "no CUDA release in the tables")]
@@ -122,12 +114,10 @@ def render_driver(book: Book, driver: DriverVersion, *, style: Style = PLAIN, wi
         rows.append((f"with a package, on {' and '.join(classes)}", packages))
     _labelled(page, rows, max(len(label) for label, _ in rows))
     page.paragraph("PTX, for GPUs newer than a wheel, needs a driver whose native CUDA is as new as that of the wheel.", "")
-    return page.text()
 
 
-def render_gpus(architectures: Iterable[Architecture], *, style: Style = PLAIN, width: int = 100) -> str:
+def show_gpus(page: Page, architectures: Iterable[Architecture]) -> None:
     """List the compute capabilities, newest first."""
-    page = Page(style, width)
     page.title("GPU architectures")
     rows = [
         (
@@ -140,16 +130,13 @@ def render_gpus(architectures: Iterable[Architecture], *, style: Style = PLAIN, 
         for row in reversed(list(architectures))
     ]
     page.table(("capability", "architecture", "CUDA", "driver", "cuDNN"), rows, droppable=("architecture",))
-    return page.text()
 
 
-def render_places(places: Iterable[Place], *, style: Style = PLAIN, width: int = 100) -> str:
+def show_places(page: Page, places: Iterable[Place]) -> None:
     """List the names that `--machine` takes."""
-    page = Page(style, width)
     page.title("Machines by name")
     rows = [(", ".join(place.match), place.gpu, place.arch, place.driver or "", place.os or "", place.python or "") for place in places]
     page.table(("name", "GPU", "processor", "driver", "OS", "Python"), [tuple(map(str, row)) for row in rows], droppable=("name",))
-    return page.text()
 
 
 def _range(first: object, last: object | None) -> str:
@@ -159,9 +146,8 @@ def _range(first: object, last: object | None) -> str:
     return f"{first}+" if last is None else f"{first} - {last}"
 
 
-def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: Style = PLAIN, width: int = 100) -> str:
+def show_gpu(page: Page, book: Book, capability: Capability, card: Card | None) -> None:
     """Show one card, or one capability with its cards."""
-    page = Page(style, width)
     page.title(f"{card.name}: compute capability {capability}" if card else f"Compute capability {capability}")
     rows = []
     if card:
@@ -185,7 +171,6 @@ def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: 
     if card is None:
         rows.append(("cards", ", ".join(card.name for card in book.cards() if card.capability == capability)))
     _labelled(page, rows, 14)
-    return page.text()
 
 
 def _labelled(page: Page, rows: Iterable[tuple[str, str]], label_width: int) -> None:

@@ -94,10 +94,14 @@ class Page:
         self.width = width
         self.lines: list[str] = []
 
-    def title(self, text: str) -> None:
-        """Begin a section."""
+    def gap(self) -> None:
+        """Leave a blank line, except at the top."""
         if self.lines:
             self.lines.append("")
+
+    def title(self, text: str) -> None:
+        """Begin a section."""
+        self.gap()
         self.lines += [self.style(line, "bold") for line in wrap(clean(text), width=self.width)]
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], *, droppable: Sequence[str] = ()) -> None:

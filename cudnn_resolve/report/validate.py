@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from cudnn_resolve.report.text import PLAIN, Style, clean, wrap
+from cudnn_resolve.report.text import PLAIN, Page, Style, clean, wrap
 from cudnn_resolve.validation.model import Check, Validation
 
 _MARKS = {"passed": ("ok", "green"), "failed": ("FAILED", "red"), "warning": ("warning", "yellow"), "skipped": ("skipped", "dim")}
 _MARK_WIDTH = 9
+_INDENT = " " * (_MARK_WIDTH + 2)
+"""Before the lines below a check."""
 _MOST_OUTPUT = 6
 """Last lines of a failed check's output to show."""
 
 
 def render(validation: Validation, *, style: Style = PLAIN, width: int = 100, verbose: bool = False) -> str:
     """Show the checks in lines of at most `width` columns; `verbose` gives every check its own line."""
-    lines = [*_head(validation)]
-    for group in _groups(validation.checks, single=verbose):
-        lines += _group_lines(group, style, width) if len(group) > 1 else _check_lines(group[0], style, width)
-    lines += ["", _verdict(validation, style)]
-    return "\n".join(lines) + "\n"
-
-
-def _head(validation: Validation) -> Iterator[str]:
+    page = Page(style, width)
     for gpu in validation.gpus:
         capability = f", compute capability {gpu.compute_capability}" if gpu.compute_capability else ""
-        yield clean(f"GPU {gpu.index}: {gpu.name or 'unknown'}{capability}, driver {validation.driver or 'unknown'}")
+        page.lines.append(clean(f"GPU {gpu.index}: {gpu.name or 'unknown'}{capability}, driver {validation.driver or 'unknown'}"))
     if validation.loaded:
-        yield clean("loaded: " + ", ".join(f"{kind} {version}" for kind, version in validation.loaded.items()))
+        page.lines.append(clean("loaded: " + ", ".join(f"{kind} {version}" for kind, version in validation.loaded.items())))
+    for group in _groups(validation.checks, single=verbose):
+        if len(group) > 1:
+            _show_group(page, group)
+        else:
+            _show_check(page, group[0])
+    page.lines += ["", _verdict(validation, style)]
+    return page.text()
 
 
 def _groups(checks: Sequence[Check], *, single: bool) -> list[list[Check]]:
@@ -50,26 +52,24 @@ def _mark(check: Check, style: Style) -> str:
     return style(word.ljust(_MARK_WIDTH), color)
 
 
-def _group_lines(group: Sequence[Check], style: Style, width: int) -> list[str]:
+def _show_group(page: Page, group: Sequence[Check]) -> None:
     first = group[0]
     seconds = sum(check.seconds or 0.0 for check in group)
     classes = dict.fromkeys(check.id.removeprefix(f"{first.group}/").partition("/")[0] for check in group)
     text = f"{first.group}: {len(group)} cases ({seconds:.2f} s): {', '.join(classes)}"
-    return wrap(clean(text), width=width, first=_mark(first, style), rest=" " * (_MARK_WIDTH + 2))
+    page.paragraph(text, _mark(first, page.style), _INDENT)
 
 
-def _check_lines(check: Check, style: Style, width: int) -> Iterator[str]:
+def _show_check(page: Page, check: Check) -> None:
     seconds = f" ({check.seconds:.2f} s)" if check.seconds is not None else ""
-    text = f"{check.id}: {check.observed or ''}".rstrip(": ") + seconds
-    yield from wrap(clean(text), width=width, first=_mark(check, style))
-    indent = " " * (_MARK_WIDTH + 2)
+    page.paragraph(f"{check.id}: {check.observed or ''}".rstrip(": ") + seconds, _mark(check, page.style))
     if check.expected and check.status in ("failed", "warning"):
-        yield from wrap(clean(f"expected: {check.expected}"), width=width, first=indent)
+        page.paragraph(f"expected: {check.expected}", _INDENT)
     if check.detail and check.status != "passed":
-        yield from wrap(clean(check.detail), width=width, first=indent)
+        page.paragraph(check.detail, _INDENT)
     if check.status == "failed":
         for line in check.output[-_MOST_OUTPUT:]:
-            yield from (style(part, "dim") for part in wrap(clean(line), width=width, first=f"{indent}| "))
+            page.lines += [page.style(part, "dim") for part in wrap(clean(line), width=page.width, first=f"{_INDENT}| ")]
 
 
 def _verdict(validation: Validation, style: Style) -> str:

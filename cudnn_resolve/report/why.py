@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudnn_resolve.report.text import PLAIN, Style, clean, wrap
+from cudnn_resolve.report.text import PLAIN, Page, Style, clean
 from cudnn_resolve.resolution.chain import Chain, Link
 
 _MAX_DEPTH = 8
@@ -10,28 +10,28 @@ _MAX_DEPTH = 8
 
 def render(chain: Chain, *, style: Style = PLAIN, width: int = 100) -> str:
     """Show the package with its version and, below it, who requires what and why, up to the user's own targets."""
+    page = Page(style, width)
     if chain.chosen is None:
-        return "\n".join(wrap(clean(f"{chain.package} is not part of the plan: {chain.absence}"), width=width)) + "\n"
+        page.paragraph(f"{chain.package} is not part of the plan: {chain.absence}", "")
+        return page.text()
     head = f"{chain.package}: this machine has none" if chain.chosen == "none" else f"{chain.package} {chain.chosen}"
-    lines = [style(clean(head), "bold")]
+    page.lines.append(style(clean(head), "bold"))
     seen: set[Link] = set()
     for link in chain.links:
-        lines += _lines(link, 1, width, seen)
-    return "\n".join(lines) + "\n"
+        _show(page, link, 1, seen)
+    return page.text()
 
 
-def _lines(link: Link, depth: int, width: int, seen: set[Link]) -> list[str]:
+def _show(page: Page, link: Link, depth: int, seen: set[Link]) -> None:
     if link.because in link.text:  # the text already names who requires it
         text = link.text
     elif link.because == "asked for":
         text = f"{link.text}, asked for"
     else:
         text = f"{link.text}{'' if link.obeyed else ' (overridden)'}: {link.because}"
-    indent = "  " * depth
-    lines = wrap(clean(text), width=width, first=f"{indent}<- ", rest=f"{indent}   ")
+    page.paragraph(text, f"{'  ' * depth}<- ")
     if depth >= _MAX_DEPTH or (link in seen and link.links):
-        return lines
+        return
     seen.add(link)
     for parent in link.links:
-        lines += _lines(parent, depth + 1, width, seen)
-    return lines
+        _show(page, parent, depth + 1, seen)

@@ -157,7 +157,7 @@ def _installed_companions(universe: Universe) -> tuple[str, ...]:
     """Installed packages that must move with one of the targets."""
     book, installed = universe.book, universe.machine.pip
     names = (name for target in universe.request.targets for name in book.framework(target.framework).companions)
-    return tuple(dict.fromkeys(name for name in names if name in installed and book.package(name) is not None))
+    return tuple(dict.fromkeys(name for name in names if name in installed and book.is_harvested(name)))
 
 
 def _with_late_pins(universe: Universe, found: Solved, companions: Sequence[str], rounds: int) -> tuple[Universe, Solved]:

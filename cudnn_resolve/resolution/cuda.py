@@ -166,7 +166,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         context = self.context
         for requirement in context.plugins_of(build):
             name = canonicalize_name(requirement.name)
-            if context.request.source is not None and context.book.package(name) is None:
+            if context.request.source is not None and not context.book.is_harvested(name):
                 continue  # a package outside the matrix says nothing about CUDA, and its metadata would cost a download
             for plugin in context.releases.of(name):
                 if requirement.specifier.contains(plugin.version, prereleases=True):

@@ -438,7 +438,7 @@ class _PackageSet:
             framework = self.book.companion_of(name)
             is_variant = framework is not None and "+" in version
             if evidence_of(self.book, name, version, arch) is None and not is_variant:
-                if framework in frameworks and self.book.package(name) is None and not self.book.extra_releases(name):
+                if framework in frameworks and not self.book.is_harvested(name) and not self.book.extra_releases(name):
                     text = f"{name} {version}: what its libraries need is not known"
                     yield Fault(kind="unknown", severity="info", text=text, because="its wheel was not read", package=name)
                 continue

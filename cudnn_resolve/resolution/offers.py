@@ -46,7 +46,7 @@ class Offers:
     def listing(self, package: str) -> Listing | None:
         """Listing of a package on the configured indexes; None if they were not queried."""
         listing = self._source.listing(package) if self._source is not None else None
-        if listing is not None and listing.is_partial and self._book.package(package) is not None:
+        if listing is not None and listing.is_partial and self._book.is_harvested(package):
             return None  # the matrix knows more of an unreachable index than a folder of wheels does
         return listing
 

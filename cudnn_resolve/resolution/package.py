@@ -80,7 +80,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
             has_releases = True
             if context.allows(release):
                 yield self.candidate_of(release, key)
-        may_be_unpinned = context.offers.is_offline and context.book.package(name) is None and name not in context.request.direct
+        may_be_unpinned = context.offers.is_offline and not context.book.is_harvested(name) and name not in context.request.direct
         if may_be_unpinned and context.only_cached and context.offers.is_known(name):
             context.is_restricted = True
             return
@@ -199,7 +199,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         if not extras:
             yield from evidence_needs(context.book, context.machine.arch, release, who)
         unreadable = context.metadata.unreadable(release) if not _is_kept(context, release) else None
-        is_listed = context.book.package(release.package) is not None
+        is_listed = context.book.is_harvested(release.package)
         if unreadable is not None and (context.only_cached or not is_listed):
             context.is_restricted = context.is_restricted or is_listed
             yield impossible(INDEX, "readable metadata", unreadable)

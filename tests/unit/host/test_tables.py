@@ -290,7 +290,7 @@ def test_rows_from_the_cache_are_those_from_the_file(world: Path, cache: Copies)
         book = Book(tables_of(world, cache))
         return [
             book.framework("alpha"),
-            book.package("alpha"),
+            book.releases("alpha"),
             book.cudnn_builds(),
             book.cards(),
             book.soname("cublas", book.cuda_releases()[0].cuda),

@@ -153,7 +153,7 @@ def test_a_server_that_gives_a_byte_at_a_time_is_given_up(index: IndexServer, tm
     index.fail("/files/", cut(1))
     file = File(made.filename, f"{index.root}/files/demo/{made.filename}", {"sha256": made.digest}, size=len(made.body))
     with IndexClient(index.settings()) as client, pytest.raises(IndexUnavailableError, match="ended early"):
-        client.fetch([file], str(tmp_path / "to"))
+        client.fetch(file, str(tmp_path / "to"))
     assert len(index.asked) == 3
     assert not os.listdir(tmp_path / "to")
 
@@ -178,7 +178,7 @@ def test_a_download_has_so_much_time_however_steadily_it_comes(monkeypatch: pyte
     with endless(OK + b"Content-Length: 900000\r\n\r\n", b"x", 0.01) as url, IndexClient(settings_for(url, retries=0)) as client:
         file = File("demo-1.0-py3-none-any.whl", f"{url}/demo-1.0-py3-none-any.whl", {"sha256": "0" * 64})
         with pytest.raises(IndexUnavailableError, match="too slow"):
-            client.fetch([file], str(tmp_path / "to"))
+            client.fetch(file, str(tmp_path / "to"))
     assert not os.listdir(tmp_path / "to")
 
 

@@ -263,9 +263,9 @@ def test_under_pips_rule_all_indexes_count_and_shared_names_are_noted(index: Ind
         both = (IndexAddress(url=index.url, source="a"), IndexAddress(url=other.url, source="b"))
         client = opened(indexes=both)
         assert versions(client, "demo") == ["2.0", "1.0.0"]
-        assert client.served_by == {"demo": (index.url, other.url)}
         listing = client.listing("demo")
         assert listing is not None
+        assert listing.origins == (index.url, other.url)
         assert [file.origin for file in listing.offers[1].files] == [index.url, other.url]
 
 
@@ -278,7 +278,9 @@ def test_under_uvs_rule_the_first_index_that_has_the_name_is_the_only_one(index:
         client = opened(indexes=both, rule="uv")
         assert versions(client, "mine") == ["1.0"]
         assert versions(client, "yours") == ["3.0"]
-        assert client.served_by == {}
+        listing = client.listing("mine")
+        assert listing is not None
+        assert listing.origins == (index.url,)
 
 
 def test_settings_leave_files_out_and_say_how_many(index: IndexServer, opened: Opener) -> None:

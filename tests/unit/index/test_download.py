@@ -40,26 +40,27 @@ def served(index: IndexServer) -> bytes:
 
 def test_a_file_comes_whole_and_is_told_of(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
     told: list[int] = []
-    path = Downloads(client._session()).fetch(file, str(tmp_path / "new" / "folder"), told.append)  # noqa: SLF001 - as `apply` makes them
+    downloads = Downloads(client._session())  # noqa: SLF001 - as `apply` makes them
+    path = downloads.fetch(file, str(tmp_path / "new" / "folder"), told.append)
     assert Path(path).read_bytes() == served(index)
     assert os.listdir(tmp_path / "new" / "folder") == ["demo-1.0-py3-none-any.whl"]
     assert sum(told) == file.size
 
 
 def test_a_file_that_is_there_and_right_is_not_asked_for(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
-    client.fetch([file], str(tmp_path))
+    client.fetch(file, str(tmp_path))
     asked = len(index.asked)
-    client.fetch([file], str(tmp_path))
+    client.fetch(file, str(tmp_path))
     assert len(index.asked) == asked
     (tmp_path / file.filename).write_bytes(b"x" * len(served(index)))
-    client.fetch([file], str(tmp_path))
+    client.fetch(file, str(tmp_path))
     assert (tmp_path / file.filename).read_bytes() == served(index)
 
 
 @pytest.mark.parametrize("is_reset", ["reset", ""])
 def test_it_goes_on_where_it_broke_off(index: IndexServer, client: IndexClient, file: File, tmp_path: Path, is_reset: str) -> None:
     index.fail("/files/", cut(100_000, is_reset=bool(is_reset)), times=3)
-    client.fetch([file], str(tmp_path))
+    client.fetch(file, str(tmp_path))
     assert (tmp_path / file.filename).read_bytes() == served(index)
     starts = [int(one.headers["range"][6:-1]) for one in index.asked[2:]]
     assert starts == sorted(starts)
@@ -69,7 +70,7 @@ def test_it_goes_on_where_it_broke_off(index: IndexServer, client: IndexClient, 
 def test_it_begins_anew_where_the_server_gives_no_parts(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
     index.ranges = False
     index.fail("/files/", cut(100_000), times=1)
-    client.fetch([file], str(tmp_path))
+    client.fetch(file, str(tmp_path))
     assert (tmp_path / file.filename).read_bytes() == served(index)
 
 
@@ -77,11 +78,11 @@ def test_a_file_that_changes_meanwhile_comes_whole(index: IndexServer, client: I
     index.etags = True
     index.fail("/files/", cut(100_000), times=1)
     made = served(index)
-    first = client.fetch([file], str(tmp_path / "same"))
+    first = client.fetch(file, str(tmp_path / "same"))
     asked = index.asked[-1].headers
     assert asked["if-range"].startswith('"')
     assert asked["range"].startswith("bytes=")
-    assert Path(first[0]).read_bytes() == made
+    assert Path(first).read_bytes() == made
 
 
 def broken_off(client: IndexClient, index: IndexServer, file: File, folder: Path) -> Downloads:
@@ -191,7 +192,7 @@ def test_a_part_does_not_stay_where_the_file_is_not_right(index: IndexServer, cl
 def test_a_lock_without_sizes_is_bounded_by_the_index(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
     index.fail("/files/", body(bytes(500_000)))
     with pytest.raises(IndexUnavailableError, match=f"longer than the expected {file.size} bytes"):
-        client.fetch([replace(file, size=None)], str(tmp_path / "to"))
+        client.fetch(replace(file, size=None), str(tmp_path / "to"))
 
 
 def altered(reply: Reply, _: IndexServer) -> None:
@@ -214,16 +215,8 @@ def test_what_is_not_right_leaves_nothing_behind(
 ) -> None:
     index.fail("/files/", fault)
     with pytest.raises(IndexUnavailableError, match=word):
-        client.fetch([file], str(tmp_path / "to"))
+        client.fetch(file, str(tmp_path / "to"))
     assert os.listdir(tmp_path / "to") == []
-
-
-def test_many_files_come_side_by_side(index: IndexServer, client: IndexClient, tmp_path: Path) -> None:
-    files = []
-    for number in range(9):
-        made = index.add_wheel("demo", f"1.{number}")
-        files.append(File(made.filename, f"{index.root}/files/demo/{made.filename}", {"sha256": made.digest}))
-    assert [os.path.basename(path) for path in client.fetch(files, str(tmp_path))] == [file.filename for file in files]
 
 
 def test_a_full_disk_is_told_as_such(client: IndexClient, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +246,7 @@ def test_a_full_disk_is_told_as_such(client: IndexClient, file: File, tmp_path: 
 
     monkeypatch.setattr(builtins, "open", opened)
     with pytest.raises(WorldError, match="no space left") as caught:
-        client.fetch([file], str(tmp_path / "to"))
+        client.fetch(file, str(tmp_path / "to"))
     assert caught.value.code == "disk-full"
     assert os.listdir(tmp_path / "to") == []
 
@@ -261,20 +254,20 @@ def test_a_full_disk_is_told_as_such(client: IndexClient, file: File, tmp_path: 
 def test_a_folder_that_cannot_be_written_is_told(client: IndexClient, file: File, tmp_path: Path) -> None:
     (tmp_path / "to").write_text("a file", "utf-8")
     with pytest.raises(WorldError, match="cannot be written"):
-        client.fetch([file], str(tmp_path / "to"))
+        client.fetch(file, str(tmp_path / "to"))
 
 
 @pytest.mark.parametrize("name", ["../evil.whl", "/etc/evil.whl", "..", "", "a\0b.whl", "x" * 300 + ".whl"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(client: IndexClient, file: File, tmp_path: Path, name: str) -> None:
     with pytest.raises(IndexUnavailableError, match="offers a file with the invalid name"):
-        client.fetch([replace(file, filename=name)], str(tmp_path / "to"))
+        client.fetch(replace(file, filename=name), str(tmp_path / "to"))
 
 
 def test_a_local_file_is_copied_and_checked(client: IndexClient, tmp_path: Path) -> None:
     source = tmp_path / "demo-1.0-py3-none-any.whl"
     source.write_bytes(b"content")
     right = File(source.name, source.as_uri(), {"sha256": hashlib.sha256(b"content").hexdigest()})
-    (path,) = client.fetch([right], str(tmp_path / "to"))
+    path = client.fetch(right, str(tmp_path / "to"))
     assert Path(path).read_bytes() == b"content"
     with pytest.raises(IndexUnavailableError, match=r"its sha256 is .* expected"):
-        client.fetch([replace(right, hashes={"sha256": "0" * 64})], str(tmp_path / "again"))
+        client.fetch(replace(right, hashes={"sha256": "0" * 64}), str(tmp_path / "again"))

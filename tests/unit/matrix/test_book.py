@@ -45,20 +45,16 @@ def test_releases_elsewhere() -> None:
 
 
 def test_packages() -> None:
-    alpha = WORLD_BOOK.package("Alpha")
-    assert alpha
-    assert [one.version for one in alpha.releases] == ["1.0", "2.0"]
-    assert alpha.releases[0].requires == dict.fromkeys(
-        ("x86_64", "aarch64"), ("numpy>=1.20", "nvidia-cudnn-cu12==9.1.0.70; extra == 'cuda'")
-    )
-    second = alpha.releases[1].requires
+    alpha = WORLD_BOOK.releases("Alpha")
+    assert [one.version for one in alpha] == ["1.0", "2.0"]
+    assert alpha[0].requires == dict.fromkeys(("x86_64", "aarch64"), ("numpy>=1.20", "nvidia-cudnn-cu12==9.1.0.70; extra == 'cuda'"))
+    second = alpha[1].requires
     assert second
     assert second["aarch64"] == ()
-    assert (alpha.releases[1].yanked, alpha.releases[1].date) == (True, "2024-05-05")
-    gpu = WORLD_BOOK.package("alpha-gpu")
-    assert gpu
-    assert gpu.releases[0].requires is None
-    assert WORLD_BOOK.package("numpy") is None
+    assert (alpha[1].yanked, alpha[1].date) == (True, "2024-05-05")
+    assert WORLD_BOOK.releases("alpha-gpu")[0].requires is None
+    assert WORLD_BOOK.releases("numpy") == ()
+    assert (WORLD_BOOK.is_harvested("Alpha"), WORLD_BOOK.is_harvested("numpy")) == (True, False)
     assert "alpha-vision" in WORLD_BOOK.packages()
 
 
@@ -153,12 +149,12 @@ def test_nothing_is_read_before_it_is_needed_and_nothing_twice() -> None:
     assert tables.loaded == []
     world.framework("alpha")
     assert set(tables.loaded) == {"framework/alpha"}
-    world.package("beta")
+    world.releases("beta")
     assert set(tables.loaded) == {"framework/alpha", "wheel/beta"}
     before = len(tables.loaded)
     assert world.framework("alpha") is world.framework("alpha")
-    assert world.package("beta") is world.package("beta")
-    assert world.package("numpy") is None
+    assert world.releases("beta") is world.releases("beta")
+    assert world.releases("numpy") == ()
     assert len(tables.loaded) == before
 
 

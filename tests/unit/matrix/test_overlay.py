@@ -29,9 +29,7 @@ def test_versions_that_are_equal_are_one_key() -> None:
     over = {"cudnn/release": '[[build]]\nversion = "9.1.0.70.0"\ncuda_major = 12\nsoname = 9\n'}
     assert [str(one.version) for one in book(over).cudnn_builds()] == ["8.9.7.29", "9.1.0.70.0"]
     over = {"wheel/beta": 'package = "beta"\nrelease = [{version = "0.1.0", requires_python = ">=3"}]'}
-    package = book(over).package("beta")
-    assert package
-    assert [(one.version, one.requires_python) for one in package.releases] == [("0.1.0", ">=3")]
+    assert [(one.version, one.requires_python) for one in book(over).releases("beta")] == [("0.1.0", ">=3")]
 
 
 def test_remove_takes_away_every_row_with_the_parts_of_the_key_that_it_writes() -> None:
@@ -57,12 +55,16 @@ def test_a_build_replaces_those_of_its_variant_on_every_platform() -> None:
 
 def test_new_releases_of_a_package_stand_in_order_of_version() -> None:
     over = {"wheel/alpha": 'package = "alpha"\nmetadata = [{id = 1, requires = ["x"]}]\nrelease = [{version = "1.5", metadata = 1}]'}
-    package = book(over).package("alpha")
-    assert package
-    assert [one.version for one in package.releases] == ["1.0", "1.5", "2.0"]
-    assert package.releases[1].requires == {"x86_64": ("x",), "aarch64": ("x",)}
-    assert package.releases[0].requires
-    assert package.releases[0].requires["x86_64"][0] == "numpy>=1.20"
+    releases = book(over).releases("alpha")
+    assert [one.version for one in releases] == ["1.0", "1.5", "2.0"]
+    assert releases[1].requires == {"x86_64": ("x",), "aarch64": ("x",)}
+    assert releases[0].requires
+    assert releases[0].requires["x86_64"][0] == "numpy>=1.20"
+
+
+def test_releases_of_a_package_that_only_an_overlay_has_stand_in_order_of_version() -> None:
+    over = {"wheel/delta": 'package = "delta"\nrelease = [{version = "1.10"}, {version = "1.9"}]'}
+    assert [one.version for one in book(over).releases("delta")] == ["1.9", "1.10"]
 
 
 def test_an_overlay_brings_a_framework_and_changes_a_head() -> None:
@@ -94,7 +96,7 @@ def test_sources_of_an_overlay_are_its_own() -> None:
 
 def test_removals_that_meet_nothing_are_counted() -> None:
     over = {"gpu/card": 'card = [{name = "Tesla T4", remove = true}, {name = "Tesla T5", remove = true}]'}
-    assert book(over).idle_removals(Card) == [(1, 1)]
+    assert book(over).idle_removals(Card, "card") == [(1, 1)]
 
 
 def test_rows_know_their_layer_and_position() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -20,8 +21,14 @@ from tests.unit.matrix.toy import WORLD, TextTables, book
 WORLD_BOOK = book()
 
 
+def text_of(show: Callable[..., None], *values: object, width: int = 100) -> str:
+    page = Page(width=width)
+    show(page, *values)
+    return page.text()
+
+
 def test_list() -> None:
-    assert matrix.render_list(WORLD_BOOK, width=80) == (
+    assert text_of(matrix.show_list, WORLD_BOOK, width=80) == (
         "Frameworks\n"
         "  name   framework  releases   builds  newest built with\n"
         "  alpha  Alpha      1.0 - 2.0  4       CUDA 12.4, cuDNN 9.1\n"
@@ -45,7 +52,7 @@ def test_list() -> None:
 
 
 def test_a_framework() -> None:
-    shown = matrix.render_framework(digest(WORLD_BOOK, "alpha"), width=120)
+    shown = text_of(matrix.show_framework, digest(WORLD_BOOK, "alpha"), width=120)
     assert shown.startswith(
         "Alpha (alpha, alpha-gpu)\n"
         "companion packages: alpha-vision\n"
@@ -61,13 +68,13 @@ def test_a_framework() -> None:
 
 def test_builds_that_agree_are_one_line() -> None:
     text = WORLD["framework/beta"].replace('version = "0.1"', 'version = ["0.1", "0.2", "0.3"]')
-    shown = matrix.render_framework(digest(book(framework__beta=text), "beta"), width=80)
+    shown = text_of(matrix.show_framework, digest(book(framework__beta=text), "beta"), width=80)
     assert "  0.2 - 0.3\n  0.1        3.0+\n" in shown
 
 
 def test_one_release() -> None:
     found = digest(WORLD_BOOK, "alpha", version_filter("1.0"))
-    shown = matrix.render_release(WORLD_BOOK, found, width=100)
+    shown = text_of(matrix.show_release, WORLD_BOOK, found, width=100)
     for line in (
         "alpha 1.0 (cu124)",
         "  driver     525.60.13 or newer; strict: 550.54.14",
@@ -130,35 +137,35 @@ def test_headers_are_styled() -> None:
 
 
 def test_the_stack() -> None:
-    assert "  9.1.0.70  12.0+" in matrix_stack.render_cudnn(WORLD_BOOK.cudnn_builds())
-    shown = matrix_stack.render_cuda(WORLD_BOOK, WORLD_BOOK.cuda_releases())
+    assert "  9.1.0.70  12.0+" in text_of(matrix_stack.show_cudnn, WORLD_BOOK.cudnn_builds())
+    shown = text_of(matrix_stack.show_cuda, WORLD_BOOK, WORLD_BOOK.cuda_releases())
     assert "  12.4.1   525.60.13  550.54.15   7.5-9.0  2024-04-03  ubuntu2204\n" in shown
     assert "  11.0.3   450.51.06  450.51.06   7.5-8.0\n" in shown, "its own driver is older than the floor and serves it all the same"
     assert "Libraries" not in shown
-    shown = matrix_stack.render_cuda(WORLD_BOOK, WORLD_BOOK.cuda_releases()[-1:])
+    shown = text_of(matrix_stack.show_cuda, WORLD_BOOK, WORLD_BOOK.cuda_releases()[-1:])
     assert "  cublas   libcublas.so.12  nvidia-cublas-cu12  nvidia/cublas/lib\n" in shown
-    assert "  R535    12.2         supported  2026-06\n" in matrix_stack.render_drivers(WORLD_BOOK.branches())
-    assert "  7.5         Turing        10.0+  R410+\n" in matrix_stack.render_gpus(WORLD_BOOK.architectures())
+    assert "  R535    12.2         supported  2026-06\n" in text_of(matrix_stack.show_drivers, WORLD_BOOK.branches())
+    assert "  7.5         Turing        10.0+  R410+\n" in text_of(matrix_stack.show_gpus, WORLD_BOOK.architectures())
 
 
 def test_a_driver() -> None:
-    shown = matrix_stack.render_driver(WORLD_BOOK, DriverVersion("535.104.05"))
+    shown = text_of(matrix_stack.show_driver, WORLD_BOOK, DriverVersion("535.104.05"))
     assert "  runs natively                     CUDA 12.2 and older\n" in shown
     assert "  with minor-version compatibility  CUDA 12.x\n" in shown
     assert "  with a package, on datacenter     cuda-compat-12-4\n" in shown
-    assert "no CUDA release in the tables" in matrix_stack.render_driver(WORLD_BOOK, DriverVersion("390.1"))
+    assert "no CUDA release in the tables" in text_of(matrix_stack.show_driver, WORLD_BOOK, DriverVersion("390.1"))
 
 
 def test_a_gpu() -> None:
-    shown = matrix_stack.render_gpu(WORLD_BOOK, Capability(7, 5), WORLD_BOOK.card("T4"))
+    shown = text_of(matrix_stack.show_gpu, WORLD_BOOK, Capability(7, 5), WORLD_BOOK.card("T4"))
     assert shown.startswith("Tesla T4: compute capability 7.5\n  card            datacenter, 16 GiB\n")
     assert "  cuDNN, CUDA 12  newest with code for it: 9.1.0.70\n" in shown
     assert "  peak            fp32 8.1, fp16 65 TFLOP/s (Tesla T4)\n" in shown
-    assert "  cards           Tesla T4, NVIDIA GeForce RTX 2080 Ti\n" in matrix_stack.render_gpu(WORLD_BOOK, Capability(7, 5), None)
+    assert "  cards           Tesla T4, NVIDIA GeForce RTX 2080 Ti\n" in text_of(matrix_stack.show_gpu, WORLD_BOOK, Capability(7, 5), None)
 
 
 def test_an_empty_book_can_be_listed() -> None:
-    assert "Frameworks" in matrix.render_list(Book(TextTables({})))
+    assert "Frameworks" in text_of(matrix.show_list, Book(TextTables({})))
 
 
 def test_values() -> None:
