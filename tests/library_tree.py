@@ -13,9 +13,9 @@ from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, InstalledFramework, Problem, Python, Unknown
 from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.cudnn import find_copies
-from cudnn_resolve.probe.loaded_cudnn import find_frameworks
 from cudnn_resolve.probe.loader import DynamicLoader
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
+from cudnn_resolve.probe.would_load import find_frameworks
 from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost

@@ -14,7 +14,7 @@ from cudnn_resolve.diagnosis.model import CheckedFramework, Verdict
 from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
 from cudnn_resolve.host.bundle import BundledFile
-from cudnn_resolve.locking.check import resolution_differences
+from cudnn_resolve.locking.up_to_date import resolution_differences
 from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
 from cudnn_resolve.operations.bundle import BundleResult
 from cudnn_resolve.operations.check import CheckResult

@@ -10,7 +10,7 @@ from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Presen
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.matrix.library_name import Library
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion, DriverVersion, parsed
 

@@ -41,7 +41,7 @@ from cudnn_resolve.diagnosis.log_stack import toolkit_without
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import FINDING, strengthened, superseded
 from cudnn_resolve.facts.model import Unknown, or_none
-from cudnn_resolve.matrix.library import Library, library_of
+from cudnn_resolve.matrix.library_name import Library, library_of
 from cudnn_resolve.version import CudnnVersion
 
 _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")

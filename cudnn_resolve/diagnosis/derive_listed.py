@@ -10,7 +10,7 @@ from cudnn_resolve.diagnosis.log_stack import majors_of
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import strengthened, superseded
 from cudnn_resolve.facts.driver_output import is_compat
-from cudnn_resolve.matrix.library import Library, library_of
+from cudnn_resolve.matrix.library_name import Library, library_of
 
 _OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
 """Paths of files that programs do not load: linker stubs, and those of other systems."""

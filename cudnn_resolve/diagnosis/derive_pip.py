@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.install_command import installation
+from cudnn_resolve.diagnosis.logged_install import installation
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip_release import (
     MANYLINUX,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.context import GPU_THERE, NO_CARD, context_of, contradictions, features_of, speaking
 from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.library_path import missing
+from cudnn_resolve.diagnosis.line_origin import is_of_other, speaker
 from cudnn_resolve.diagnosis.log_stack import driver_of
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
@@ -18,7 +19,6 @@ from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
 from cudnn_resolve.diagnosis.survived import cured, mark_survived
 from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import FINDING, OWN_FAULT, evidence_of, fill, is_active, rank, summary_of, suspects
-from cudnn_resolve.diagnosis.writer import is_of_other, speaker
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book

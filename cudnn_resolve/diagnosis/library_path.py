@@ -11,7 +11,7 @@ from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.specifier import requirements_of
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Loader, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.library import Library, library_of
+from cudnn_resolve.matrix.library_name import Library, library_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion, parsed
 
 _OWN_WORDS = ("incomplete: ", "none of its parts ")

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cudnn_resolve.diagnosis.library_path import has_part_of_system, missing, place_listed
 from cudnn_resolve.diagnosis.pip_release import python_tags
-from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.matrix.library_name import Library
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:

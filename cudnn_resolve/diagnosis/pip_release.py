@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation, of_ended_index, parent_of
+from cudnn_resolve.diagnosis.logged_install import ONE_INDEX, Installation, of_ended_index, parent_of
 from cudnn_resolve.diagnosis.model import Match, values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.assume import OLDEST_OF_UV

@@ -139,9 +139,9 @@ def _found(request: Request | None, facts: Facts, book: Book) -> Resolution | Fa
     """Solve a request; None without a request, or if the search takes too long."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.requirement.machine import machine_of
-    from cudnn_resolve.resolution.attempt import attempt
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.resolution.open_request import Budget, open_request
+    from cudnn_resolve.resolution.strategies import attempt
 
     if request is None:
         return None

@@ -10,7 +10,6 @@ from string import Formatter
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import GPU_THERE
-from cudnn_resolve.diagnosis.install_command import BY_UV, by_uv
 from cudnn_resolve.diagnosis.log_stack import (
     OLDEST_PYTHON,
     cuda_of_driver,
@@ -23,6 +22,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     served,
     texts,
 )
+from cudnn_resolve.diagnosis.logged_install import BY_UV, by_uv
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, of_same_build, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields

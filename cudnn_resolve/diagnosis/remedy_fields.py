@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.diagnosis.apt import apt_values, is_of_legacy_list
 from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_for_newer_pip, is_of_system, own_python
-from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     compilers,
@@ -21,6 +20,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     toolkit_named,
     version_features,
 )
+from cudnn_resolve.diagnosis.logged_install import build_values, for_pip, installation
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, values_of
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, lists_releases, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
@@ -38,7 +38,7 @@ from cudnn_resolve.diagnosis.removed_name import importer_values, removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
-from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.matrix.library_name import library_of
 from cudnn_resolve.matrix.symptom import Clue
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 

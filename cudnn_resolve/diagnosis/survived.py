@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import GPU_THERE
+from cudnn_resolve.diagnosis.line_origin import head, is_of_other, programs, speaker
 from cudnn_resolve.diagnosis.model import Match, Suspect
 from cudnn_resolve.diagnosis.weigh import FINDING, OWN_FAULT, summary_of
-from cudnn_resolve.diagnosis.writer import head, is_of_other, programs, speaker
 from cudnn_resolve.matrix.symptom import Cause
 
 _END, _BAD_END, _EPOCH, _WORKS = "context-good-end", "context-bad-end", "context-epoch", "gpu-works"

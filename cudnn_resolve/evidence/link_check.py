@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.matrix.evidence import wheel_with
-from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.matrix.library_name import library_of
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.file import file_url, hashes_of
+from cudnn_resolve.locking.locked_file import file_url, hashes_of
 from cudnn_resolve.locking.model import name_of
 from cudnn_resolve.locking.pep751 import parse_pylock
 from cudnn_resolve.locking.select import targets_for

@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.errors import WorldError, first_few
-from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, relative_path
+from cudnn_resolve.locking.locked_file import HASHES, hashes_of, locked_file, relative_path
 from cudnn_resolve.locking.model import CREATED_BY, TOOL, Lock, LockedRequest, Tool, files_of, name_of
 from cudnn_resolve.masking import redacted
 from cudnn_resolve.requirement.source import Offer

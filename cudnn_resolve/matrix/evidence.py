@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.matrix.library_name import library_of
 from cudnn_resolve.matrix.wheel_content import WheelEvidence
 
 _OPENED_FIRST = frozenset(("cudart", "cublas", "cufft", "cusolver", "cusparse"))

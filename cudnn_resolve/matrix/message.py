@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cudnn_resolve.matrix.library import Library, library_of
+from cudnn_resolve.matrix.library_name import Library, library_of
 from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion, Dotted, DriverVersion
 
 _DOTS = r"\d{1,6}(?:\.\d{1,9}){0,4}"

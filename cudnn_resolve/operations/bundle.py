@@ -25,7 +25,7 @@ from cudnn_resolve.host.files import folder_of
 from cudnn_resolve.index.address import is_local
 from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.locking.bundled import bundled_lock_name, fitting_wheels, folder_files, map_folder_wheels, map_wheels
-from cudnn_resolve.locking.file import file_url, with_absolute_url
+from cudnn_resolve.locking.locked_file import file_url, with_absolute_url
 from cudnn_resolve.locking.model import Lock, files_of, version_of
 from cudnn_resolve.locking.select import installed_packages, select
 from cudnn_resolve.locking.write_pylock import write

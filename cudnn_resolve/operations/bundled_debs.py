@@ -8,14 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.execution.debs import ARCHITECTURES, LARGEST_LIST, fetch_packages, missing_tool
+from cudnn_resolve.execution.bundle_debs import ARCHITECTURES, LARGEST_LIST, fetch_packages, missing_tool
 from cudnn_resolve.execution.fetch import Download
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.run_tool import Tooling
 from cudnn_resolve.listener import Listener
-from cudnn_resolve.locking.file import file_url
+from cudnn_resolve.locking.locked_file import file_url
 from cudnn_resolve.locking.model import Lock
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.planning.model import AptAction, AptRepository, Plan, Step

@@ -38,9 +38,9 @@ from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.step import with_environment
 from cudnn_resolve.probe.python import ask_python, interpreters
 from cudnn_resolve.requirement.model import Request
-from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.resolve import resolved
+from cudnn_resolve.resolution.strategies import PYTHONS
 
 _KERNEL = "ipykernel"
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.facts.model import Driver, Facts, or_none
 from cudnn_resolve.fleet.classes import in_order, ranges
-from cudnn_resolve.fleet.drift import by_host, changed, earlier
 from cudnn_resolve.fleet.joint import joint, left_out, python_of
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, Outcome, Status, WayOut
+from cudnn_resolve.fleet.since_earlier import by_host, changed, earlier
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.listener import Listener, Notes

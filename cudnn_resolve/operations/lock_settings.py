@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.host.files import folder_of
-from cudnn_resolve.locking.file import relative_path
+from cudnn_resolve.locking.locked_file import relative_path
 from cudnn_resolve.locking.model import Lock, LockedRequest
 from cudnn_resolve.operations.options import LockRequest, declared
 from cudnn_resolve.operations.settings import MACHINE, project_settings, with_settings

@@ -27,11 +27,11 @@ from cudnn_resolve.requirement.model import Request, RequirementLine
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.requirement.target import parse_target
 from cudnn_resolve.resolution import tag
-from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.installed import is_frozen
 from cudnn_resolve.resolution.model import Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest
+from cudnn_resolve.resolution.strategies import attempt
 from cudnn_resolve.resolution.vendor import vendor_build
 
 LIVE = "environment"

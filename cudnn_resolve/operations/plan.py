@@ -134,7 +134,7 @@ def plan_of_lock_file(path: str, options: Options) -> Plan:
         plan = from_bundle(plan, path, book)
     warnings: list[Warning] = []
     if options.framework or options.cuda or options.cudnn:
-        from cudnn_resolve.locking.check import unmet_request
+        from cudnn_resolve.locking.up_to_date import unmet_request
 
         for difference in unmet_request(lock, options.framework, {"cuda": options.cuda, "cudnn": options.cudnn}, book):
             message = f"{path} holds {difference.locked}, but the settings ask for {difference.now}: "

@@ -18,12 +18,12 @@ from cudnn_resolve.operations.package_faults import judge_subject
 from cudnn_resolve.operations.package_set import LIVE, Subject
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine, Target
-from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.fault import Fault, JudgedFramework, Judgement
 from cudnn_resolve.resolution.model import Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import version_within
+from cudnn_resolve.resolution.strategies import attempt
 
 _ROUNDS = 2000
 _SHOWN = 4

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.locking.file import file_url, with_absolute_url
+from cudnn_resolve.locking.locked_file import file_url, with_absolute_url
 from cudnn_resolve.locking.model import Environment, because_of, name_of
 from cudnn_resolve.locking.proof import proofs
 from cudnn_resolve.locking.select import Chosen, machine_differences, select, targets_for

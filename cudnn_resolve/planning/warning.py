@@ -16,7 +16,7 @@ from cudnn_resolve.planning.library_warning import library_warnings
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin_warning import origin_warnings
 from cudnn_resolve.planning.unmet_pins import unmet_warnings
-from cudnn_resolve.resolution.age import years_old
+from cudnn_resolve.resolution.age_limit import years_old
 from cudnn_resolve.resolution.assemble import loads_wheels, versions_after
 from cudnn_resolve.resolution.build import libraries_of
 from cudnn_resolve.resolution.candidate import PipCandidate

@@ -29,9 +29,9 @@ def detect(host: Host, python: str | None, known: Facts | None = None) -> Facts:
     target = Later(lambda: ask_python(host, path, how))
     # These imports run while the interpreter answers.
     from cudnn_resolve.probe.cudnn import find_copies
-    from cudnn_resolve.probe.loaded_cudnn import find_frameworks
     from cudnn_resolve.probe.loader import DynamicLoader
     from cudnn_resolve.probe.toolkit import find_compiler
+    from cudnn_resolve.probe.would_load import find_frameworks
 
     machine: Callable[[], Facts] = _later_machine(host) if known is None else partial(replace, known, problems=())
     compiler = Later(lambda: find_compiler(host))

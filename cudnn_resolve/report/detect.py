@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from cudnn_resolve.facts.conflict import conflicts, covers, is_wrong
+from cudnn_resolve.facts.contradiction import conflicts, covers, is_wrong
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Loader, Problem, Toolkit, Unknown, or_none
 from cudnn_resolve.report.text import PLAIN, UNBROKEN, Style, clean, table, wrap
 

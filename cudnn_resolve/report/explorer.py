@@ -19,8 +19,8 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import Entry, bounds_for, capabilities_text, digest, pythons_text, traps_for
 from cudnn_resolve.matrix.row import Advisory, Bound, Framework, Row
 from cudnn_resolve.report.html_page import frame
-from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.joint_map import BuildReach, Pair, gpus
+from cudnn_resolve.resolution.strategies import PYTHONS
 
 MARK = '<meta name="generator" content="cudnn-resolve matrix html">'
 """Identifies a page of the explorer, which may be overwritten."""

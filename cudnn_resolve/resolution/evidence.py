@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import cuda_majors, evidence_of, evidence_rows
-from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.matrix.library_name import library_of
 from cudnn_resolve.matrix.wheel_content import WheelEvidence
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.resolution.candidate import Need, PipCandidate, WheelCandidate, shared_major

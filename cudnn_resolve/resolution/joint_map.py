@@ -14,7 +14,6 @@ from cudnn_resolve.requirement.machine import Machine, MachineGpu, machine_of
 from cudnn_resolve.requirement.model import Target
 from cudnn_resolve.requirement.target import parse_target
 from cudnn_resolve.resolution import compatibility
-from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.candidate import Need
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import disjoint_targets
@@ -22,6 +21,7 @@ from cudnn_resolve.resolution.key import DRIVER, FrameworkKey, GpuKey
 from cudnn_resolve.resolution.marker import apply_markers
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest
+from cudnn_resolve.resolution.strategies import PYTHONS, attempt
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 

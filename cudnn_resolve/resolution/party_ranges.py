@@ -11,7 +11,6 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.source import Source
-from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.build import describe_wheel
 from cudnn_resolve.resolution.candidate import (
     BuildCandidate,
@@ -29,6 +28,7 @@ from cudnn_resolve.resolution.key import CUDA, CUDNN, DRIVER, PYTHON, Key, PipKe
 from cudnn_resolve.resolution.model import Bar, Conflict, Range, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest, open_request
 from cudnn_resolve.resolution.package import file_needs
+from cudnn_resolve.resolution.strategies import PYTHONS
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
 

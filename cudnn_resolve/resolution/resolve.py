@@ -12,10 +12,10 @@ from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.requirement.source import Source
-from cudnn_resolve.resolution.attempt import PYTHONS, attempt, with_python
 from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.model import Conflict, Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest, Progress, open_request
+from cudnn_resolve.resolution.strategies import PYTHONS, attempt, with_python
 from cudnn_resolve.resolution.unknown_extra import refuse_unknown_extras
 
 

@@ -15,10 +15,10 @@ from itertools import islice
 from typing import Any
 
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
-from cudnn_resolve.resolution.decision_order import LAST, Choices
 from cudnn_resolve.resolution.key import Key
-from cudnn_resolve.resolution.memory import Premise, Remaining, follows_first_need
 from cudnn_resolve.resolution.model import Demand, Rejection
+from cudnn_resolve.resolution.package_order import LAST, Choices
+from cudnn_resolve.resolution.search_memory import Premise, Remaining, follows_first_need
 from cudnn_resolve.resolution.universe import Universe
 
 STRIDES_FROM = 16

@@ -10,7 +10,7 @@ from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, Target
 from cudnn_resolve.requirement.target import accepts
-from cudnn_resolve.resolution.age import age_needs
+from cudnn_resolve.resolution.age_limit import age_needs
 from cudnn_resolve.resolution.build import Builds, Libraries
 from cudnn_resolve.resolution.candidate import (
     BuildCandidate,
@@ -48,9 +48,9 @@ from cudnn_resolve.resolution.key import (
     PipKey,
     SlotKey,
 )
-from cudnn_resolve.resolution.memory import SearchMemory
 from cudnn_resolve.resolution.model import Failure, Rejection
 from cudnn_resolve.resolution.package import PipPackages, companion_needs, file_needs, line_need
+from cudnn_resolve.resolution.search_memory import SearchMemory
 
 
 class Slots(Kind[SlotKey, SlotCandidate]):

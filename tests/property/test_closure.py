@@ -12,11 +12,11 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.solve import Solved, solve
+from cudnn_resolve.resolution.strategies import attempt
 from cudnn_resolve.resolution.universe import Universe
 from tests.examples import examples
 from tests.fake_source import FakeSource, Published, index_of

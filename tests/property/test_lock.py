@@ -15,10 +15,10 @@ from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.change import changes
-from cudnn_resolve.locking.check import resolution_differences
 from cudnn_resolve.locking.merge import Answer, order
 from cudnn_resolve.locking.model import Environment, FolderWheel, Framework, Lock, LockedRequest, Stack, Tool
 from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.up_to_date import resolution_differences
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.model import AptPin, Override

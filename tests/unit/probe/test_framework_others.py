@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.probe.loaded_cudnn import find_frameworks
 from cudnn_resolve.probe.loader import DynamicLoader
+from cudnn_resolve.probe.would_load import find_frameworks
 from tests.elf_writer import write_elf
 from tests.library_tree import (
     SITE,

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Conflict, Failure, Resolution
 from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.solve import Solved, solve
+from cudnn_resolve.resolution.strategies import attempt
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published, index_of
 from tests.worlds.load import changed, facts, outcome, request, world

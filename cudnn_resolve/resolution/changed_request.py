@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import Machine
-from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.condition import Subject
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.proposal import command, result
+from cudnn_resolve.resolution.strategies import attempt
 
 ROUNDS = 1500
 """Steps after which a trial is given up: a solution that is hard to find is not a near one."""

@@ -10,11 +10,11 @@ from msgspec.structs import astuple, replace
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.locking.change import changes, keep_records
-from cudnn_resolve.locking.check import request_differences, resolution_differences
 from cudnn_resolve.locking.merge import Answer
 from cudnn_resolve.locking.model import Difference, Environment, Lock, LockedRequest
 from cudnn_resolve.locking.proof import add_record, proofs
 from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.up_to_date import request_differences, resolution_differences
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.report.document import encode_check
 from cudnn_resolve.report.lock import render_check

@@ -16,12 +16,12 @@ from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.resolution.assemble import assemble
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.decision_order import is_decided_late
 from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import apply_markers
 from cudnn_resolve.resolution.model import Failure, Reason, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest, open_request
+from cudnn_resolve.resolution.package_order import is_decided_late
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.facts.conflict import conflicts, covers, is_wrong
+from cudnn_resolve.facts.contradiction import conflicts, covers, is_wrong
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, InstalledFramework, LoadedCudnn, Problem, WouldLoad
 
 

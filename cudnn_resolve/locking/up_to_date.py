@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import first_few
-from cudnn_resolve.locking.file import hashes_of
+from cudnn_resolve.locking.locked_file import hashes_of
 from cudnn_resolve.locking.model import Difference, files_of, name_of, version_of
 from cudnn_resolve.locking.select import installed_packages
 from cudnn_resolve.resolution.release import excludes, parse_requirement
