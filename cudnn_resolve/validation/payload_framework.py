@@ -7,7 +7,7 @@ import contextlib
 import re
 import time
 
-from cudnn_resolve.validation.payload import Unsupported, compute_cases, result_or_error
+from cudnn_resolve.validation.payload import Unsupported, compute_cases, import_named, result_or_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Framework:
         self.prepare()
         emit("step", "import {}".format(self.name))
         self.lib = __import__(self.name)
-        self.numpy = __import__("numpy") if self.NUMPY else None  # type: Any
+        self.numpy = import_named("numpy") if self.NUMPY else None  # type: Any
         emit("step", "{} opens the {}".format(self.name, "CPU" if self.is_cpu else "GPU"))
         self.open()
         self.before = cudnn_parts()
