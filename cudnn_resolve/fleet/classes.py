@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -15,19 +14,17 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.facts.model import Facts, Gpu, or_none
+from cudnn_resolve.fleet.difference import differing, leaves
+from cudnn_resolve.fleet.host_names import in_order, natural
 from cudnn_resolve.fleet.model import FleetClass, Spread
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import Machine, machine_of
 
-_NUMBER = re.compile(r"(\d+)")
 _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|quadro|graphics|\d+ ?gb)\b|[^a-z0-9]+")
-_LAST_NUMBER = re.compile(r"(.*?)(\d{1,18})(\D*)")
 _STACK_APT = re.compile(r"cuda|cudnn|nv|^lib(?:cu|npp)|^python|^tensorrt")
 """System packages that a plan can depend on."""
 ClassKey = tuple[Any, ...]
 """Everything that decides which resolution a host gets."""
-UNKNOWN_LIST = "not known"
-LISTS = ("pip", "apt")
 _MAX_SPREADS = 20_000
 """Limit on reported facts in which the hosts of a class differ."""
 _MAX_CACHED = 1000
@@ -218,109 +215,3 @@ def _about(group: Group) -> Iterator[tuple[str, str]]:
 
 
 # ---- differences
-
-
-def _text(value: object) -> str:
-    return "none" if value is None else str(value)
-
-
-def _versions(items: Iterable[Any] | None) -> str:
-    """Distinct versions of toolkits or of copies of cuDNN."""
-    return ", ".join(sorted({_text(item.version) for item in items or ()})) or "none"
-
-
-def _platform(facts: Facts) -> Iterator[tuple[str, str]]:
-    yield from ((name, _text(getattr(facts.platform, name))) for name in ("distribution", "release", "glibc"))
-
-
-def _driver(facts: Facts) -> Iterator[tuple[str, str]]:
-    driver = or_none(facts.driver)
-    yield from ((name, _text(driver and getattr(driver, name))) for name in ("version", "cuda", "kernel_module"))
-
-
-def _gpus(facts: Facts) -> str:
-    cards = Counter(f"{gpu.name}{f', {gpu.memory_mib} MiB' if gpu.memory_mib else ''}" for gpu in or_none(facts.gpus) or ())
-    return "; ".join(f"{count} x {card}" for card, count in sorted(cards.items())) or "none"
-
-
-_SECTIONS: Mapping[str, Callable[[Facts], Iterable[tuple[str, str]]]] = {
-    "platform": _platform,
-    "python": lambda facts: (("version", _text(facts.python.version)),),
-    "driver": _driver,
-    "gpus": lambda facts: (("", _gpus(facts)),),
-    "cuda_toolkits": lambda facts: (("", _versions(or_none(facts.cuda_toolkits))),),
-    "cudnn": lambda facts: (("", _versions(or_none(facts.cudnn))),),
-    "container": lambda facts: (("", _text(or_none(facts.container))),),
-    "root": lambda facts: (("", _text(facts.root)),),
-}
-"""Reported facts by section; a section without parts has one fact with an empty name."""
-
-
-def _leaves(section: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    return ((f"{section}.{name}" if name else section, value) for name, value in _SECTIONS[section](facts))
-
-
-def leaves(facts: Facts) -> dict[str, str]:
-    """Every fact in which hosts can differ, as text."""
-    values = {fact: value for section in _SECTIONS for fact, value in _leaves(section, facts)}
-    for name in LISTS:
-        packages = _packages(facts, name)
-        values[f"packages.{name}"] = UNKNOWN_LIST if packages is None else "known"
-        values.update((f"packages.{name}.{package}", version) for package, version in (packages or {}).items())
-    return values
-
-
-def _packages(facts: Facts, name: str) -> Mapping[str, str] | None:
-    packages: Mapping[str, str] | None = or_none(getattr(facts.packages, name))
-    return packages
-
-
-def differing(facts: Facts, other: Facts) -> Iterator[tuple[str, str]]:
-    """Facts in which `other` differs from `facts`, with its values; `none` for absent ones."""
-    for section in _SECTIONS:
-        if getattr(facts, section) is not getattr(other, section):
-            before = dict(_leaves(section, facts))
-            yield from ((fact, value) for fact, value in _leaves(section, other) if before[fact] != value)
-    for name in LISTS if facts.packages is not other.packages else ():
-        old, new = _packages(facts, name), _packages(other, name)
-        if (old is None) is not (new is None):
-            yield f"packages.{name}", UNKNOWN_LIST if new is None else "known"
-        if new is not None and old is not new:
-            changed = {package for package, _ in (old or {}).items() ^ new.items()}
-            yield from ((f"packages.{name}.{package}", new.get(package, "none")) for package in changed)
-
-
-# ---- names of hosts
-
-
-def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """Sort key that places `node2` before `node10`."""
-    parts = _NUMBER.split(name[:200])
-    return tuple((text, int(number or 0)) for text, number in zip(parts[::2], [*parts[1::2], ""], strict=True))
-
-
-def in_order(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Host names in natural order."""
-    return tuple(sorted(hosts, key=natural))
-
-
-def ranges(hosts: Sequence[str]) -> str:
-    """Abbreviated list of host names: `node[001-128,130], login1`."""
-    numbers_of: dict[tuple[str, str, int], list[int]] = {}
-    for host in in_order(hosts):
-        match = _LAST_NUMBER.fullmatch(host)
-        if match is None:
-            numbers_of[host, "", -1] = []
-            continue
-        head, digits, tail = match.groups()
-        numbers_of.setdefault((head, tail, len(digits) if digits[0] == "0" else 0), []).append(int(digits))
-    return ", ".join(_range(head, tail, width, numbers) for (head, tail, width), numbers in numbers_of.items())
-
-
-def _range(head: str, tail: str, width: int, numbers: list[int]) -> str:
-    """Names that share head and tail; `width` is that of zero-padded numbers, -1 for a name without a number."""
-    if width < 0:
-        return head
-    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), key=lambda item: item[1] - item[0])]
-    texts = [f"{run[0]:0{width}d}" if len(run) == 1 else f"{run[0]:0{width}d}-{run[-1]:0{width}d}" for run in runs]
-    return f"{head}{texts[0]}{tail}" if len(numbers) == 1 else f"{head}[{','.join(texts)}]{tail}"

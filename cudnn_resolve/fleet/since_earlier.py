@@ -9,7 +9,8 @@ import msgspec
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.codec import from_mapping
-from cudnn_resolve.fleet.classes import LISTS, UNKNOWN_LIST, in_order, leaves
+from cudnn_resolve.fleet.difference import LISTS, UNKNOWN_LIST, leaves
+from cudnn_resolve.fleet.host_names import in_order
 from cudnn_resolve.fleet.model import Change, FleetClass, Spread
 
 

@@ -1,4 +1,4 @@
-"""Does a lock fit a machine, and what would it install there? Whether the lock is still right is a question for `check`.
+"""What a lock installs on a machine, and where it is not for its platform or Python.
 
 These are the rules of PEP 751, for a machine of which not everything needs to be known. `Pylock.select` answers for a machine whose
 every tag and marker is known, and stops at the first mismatch; a lock is also compared with machines whose Python or C library is
@@ -14,24 +14,17 @@ from msgspec import Struct
 from packaging.markers import Marker
 
 from cudnn_resolve.errors import first_few
-from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.locking.model import Difference, marker_text, name_of
-from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.marker import MARKER_ERRORS, marker_environment
 from cudnn_resolve.resolution.tag import TargetPython, best_file
-from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from packaging.pylock import Package
     from packaging.specifiers import SpecifierSet
 
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.model import Lock, LockedFile, Source, Stack
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine, MachineGpu
+    from cudnn_resolve.locking.model import Lock, LockedFile, Source
+    from cudnn_resolve.requirement.machine import Machine
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
@@ -147,52 +140,3 @@ def _missing_file(package: Package, machine: Machine) -> Difference:
     python = f"Python {machine.python_full}" if machine.python_full else "an unknown Python"
     threading = " (free-threaded)" if machine.free_threaded else ""
     return Difference(what=_label(package), locked=f"wheels for {shown}", now=f"{python}{threading} on {machine.platform}", machine=True)
-
-
-def machine_differences(lock: Lock, facts: Facts, book: Book, *, installed: bool = True) -> tuple[Difference, ...]:
-    """What of a lock does not fit a machine: platform, Python, files, driver, GPUs and apt packages.
-
-    Unknown facts exclude nothing. Without `installed`, apt packages may still have to be installed.
-    """
-    machine = machine_of(facts, book)
-    found = list(select(lock, machine).differences)
-    stack = lock.stack(machine.platform)
-    if stack is not None:
-        found += _driver_differences(stack, machine)
-        found += (difference for gpu in machine.gpus for difference in _gpu_differences(stack, gpu, machine))
-        packages = or_none(facts.packages.apt)
-        if installed and packages is not None:
-            found += _apt_differences(stack, packages)
-    return tuple(found)
-
-
-def _driver_differences(stack: Stack, machine: Machine) -> Iterator[Difference]:
-    if stack.driver_min is None:
-        return
-    locked = f"NVIDIA driver {stack.driver_min} or newer"
-    if machine.driver_absent:
-        yield Difference(what="driver", locked=locked, now="no NVIDIA driver", machine=True)
-    elif machine.user_driver is not None and machine.user_driver < DriverVersion(stack.driver_min):
-        yield Difference(what="driver", locked=locked, now=f"driver {machine.driver_text}", machine=True)
-
-
-def _gpu_differences(stack: Stack, gpu: MachineGpu, machine: Machine) -> Iterator[Difference]:
-    own = gpu.capability
-    native = [Capability.parse(text) for text in stack.compute_capabilities]
-    ptx = [Capability.parse(text) for text in stack.ptx_capabilities]
-    if own is None or not (native or ptx) or own in native:
-        return
-    code = f"code for compute capability {', '.join(stack.compute_capabilities)}" if native else "no machine code"
-    if own not in ptx:
-        yield Difference(what="gpu", locked=code, now=gpu.label, machine=True)
-    elif stack.ptx_driver_min is not None and machine.user_driver is not None and machine.user_driver < DriverVersion(stack.ptx_driver_min):
-        now = f"{gpu.label} with driver {machine.driver_text}"
-        because = f"for {own} it has only PTX, which needs driver {stack.ptx_driver_min} or newer"
-        yield Difference(what="gpu", locked=code, now=now, because=because, machine=True)
-
-
-def _apt_differences(stack: Stack, packages: Mapping[str, str]) -> Iterator[Difference]:
-    for pin in stack.apt:
-        here = packages.get(pin.name)
-        if here != pin.version:
-            yield Difference(what=f"apt package {pin.name}", locked=pin.version, now=here or "not installed", machine=True)

@@ -10,15 +10,16 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.facts.model import Driver, Facts, or_none
-from cudnn_resolve.fleet.classes import in_order, ranges
+from cudnn_resolve.fleet.host_names import in_order, ranges
 from cudnn_resolve.fleet.joint import joint, left_out, python_of
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, Outcome, Status, WayOut
 from cudnn_resolve.fleet.since_earlier import by_host, changed, earlier
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.listener import Listener, Notes
+from cudnn_resolve.locking.fits_machine import machine_differences
 from cudnn_resolve.locking.read_pylock import read
-from cudnn_resolve.locking.select import machine_differences, select
+from cudnn_resolve.locking.select import select
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import lock_request
 from cudnn_resolve.operations.fleet_classes import FleetResult, announce, answer_by_class, classes_of, error_answer, notes_of

@@ -18,11 +18,12 @@ from cudnn_resolve.host.files import folder_of, write_atomic
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.locking.change import Change, changes, keep_records
+from cudnn_resolve.locking.fits_machine import machine_differences
 from cudnn_resolve.locking.merge import Answer, incomplete_files, merge, with_file_details
 from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.pep751 import require_pylock
 from cudnn_resolve.locking.read_pylock import read
-from cudnn_resolve.locking.select import installed_packages, machine_differences
+from cudnn_resolve.locking.select import installed_packages
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.up_to_date import request_differences, resolution_differences
 from cudnn_resolve.locking.write_pylock import write

@@ -9,10 +9,11 @@ from msgspec.structs import asdict, replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.locking.fits_machine import machine_differences
 from cudnn_resolve.locking.locked_file import file_url, with_absolute_url
 from cudnn_resolve.locking.model import Environment, because_of, name_of
 from cudnn_resolve.locking.proof import proofs
-from cudnn_resolve.locking.select import Chosen, machine_differences, select, targets_for
+from cudnn_resolve.locking.select import Chosen, select, targets_for
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from cudnn_resolve.facts.codec import encode as encode_facts
-from cudnn_resolve.fleet.classes import ranges
+from cudnn_resolve.fleet.host_names import ranges
 from cudnn_resolve.fleet.model import Change, ClassAnswer, FleetAnswer, HostFault, OneLock, Outcome, Spread, Status
 from cudnn_resolve.report.document import FACTS, PLAN_OBJECT, VerdictDocument, document, encode_plan, from_value
 from cudnn_resolve.report.plan import verdict

@@ -251,7 +251,7 @@ def _fleet_class(one: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _hosts(names: Sequence[str]) -> str:
-    from cudnn_resolve.fleet.classes import ranges
+    from cudnn_resolve.fleet.host_names import ranges
 
     return ranges(names)
 

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
+from cudnn_resolve.matrix.row import Build, CudnnBuild
 from cudnn_resolve.requirement.source import Offer
+from cudnn_resolve.resolution.apt_packages import apt_pins
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
-from cudnn_resolve.resolution.channel import EXTRA_LIBRARIES, apt_patterns, extra_apt_package
-from cudnn_resolve.resolution.compatibility import LIBRARIES
-from cudnn_resolve.resolution.cuda import repositories
 from cudnn_resolve.resolution.framework_bounds import bounds_about
 from cudnn_resolve.resolution.key import (
     CUDA,
@@ -25,7 +23,7 @@ from cudnn_resolve.resolution.key import (
     PipKey,
     pip_key,
 )
-from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
+from cudnn_resolve.resolution.model import Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.open_request import plain_request
 from cudnn_resolve.resolution.release import Release, excludes, parse_version
 from cudnn_resolve.resolution.solve import Solved, build_of, cuda_of, cudnn_of
@@ -53,7 +51,7 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         pins=pins,
         builds=builds,
         pip=tuple(pip),
-        apt=_apt_pins(universe, pins),
+        apt=apt_pins(universe, pins),
         overrides=tuple(_overrides(universe, pins)),
         cuda=_cuda_of_stack(universe, pins, runtime, builds),
         cudnn=cudnn_text,
@@ -216,58 +214,6 @@ def _override(universe: Universe, pin: Pin, reason: Reason) -> Override | None:
         chosen=candidate.version,
         reason=f"{text}; {others[0].because}" if others else text,
     )
-
-
-def _apt_pins(universe: Universe, pins: Mapping[Key, Pin]) -> tuple[AptPin, ...]:
-    found: list[AptPin] = []
-    for cuda_key, cudnn_key in ((CUDA, CUDNN), (CUDA_OF_SYSTEM, CUDNN_OF_SYSTEM)):
-        cuda, cudnn = cuda_of(pins, cuda_key), cudnn_of(pins, cudnn_key)
-        if cuda is not None and cuda.channel == "apt":
-            found += _apt_cuda(universe, cuda, _because(pins[cuda_key]))
-        if cudnn is not None and cuda is not None and cudnn.channel == "apt":
-            name, version = cudnn.build.apt.package or "", cudnn.build.apt.version or ""
-            repository = cuda.repository or next(iter(repositories(universe.context)), "")
-            found.append(AptPin(name=name, version=version, repository=repository, because=_because(pins[cudnn_key])))
-        if cuda is not None and cuda.channel == "apt":
-            found += _apt_extra_libraries(universe, cuda, pins)
-    return tuple(found)
-
-
-def _apt_cuda(universe: Universe, runtime: CudaCandidate, because: tuple[str, ...]) -> Iterator[AptPin]:
-    fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": runtime.releases[-1]}
-    for pattern in filter(_needs_pin, apt_patterns(universe.book, runtime.cuda)):
-        yield AptPin(
-            name=pattern.name.format(**fields),
-            version=pattern.version.format(**fields),
-            repository=runtime.repository or "",
-            because=because,
-        )
-
-
-def _needs_pin(pattern: AptPattern) -> bool:
-    """True for the metapackage of runtime libraries, and for a package with the same name in several CUDA lines: apt takes the newest."""
-    is_shared = "{major}" not in pattern.name and "*" not in pattern.version
-    return pattern.library == "libraries" or (is_shared and pattern.library in LIBRARIES)
-
-
-def _apt_extra_libraries(universe: Universe, runtime: CudaCandidate, pins: Mapping[Key, Pin]) -> Iterator[AptPin]:
-    """Packages of libraries that frameworks load and the metapackage of runtime libraries leaves out."""
-    loading: dict[str, list[str]] = {}
-    for pin in pins.values():
-        candidate = pin.candidate
-        if isinstance(candidate, LibrariesCandidate) and candidate.channel == "apt":
-            for library in candidate.build.loads:
-                because = f"{candidate.build.package} {candidate.build.wheel_version} loads {library}"
-                loading.setdefault(library, []).append(because)
-    for library in EXTRA_LIBRARIES:
-        pattern = extra_apt_package(universe.book, library, runtime.cuda) if library in loading else None
-        if pattern is not None:
-            name = pattern.name.format(major=runtime.cuda.major, minor=runtime.cuda.minor)
-            yield AptPin(name=name, version=pattern.version, repository=runtime.repository or "", because=tuple(loading[library]))
-
-
-def _because(pin: Pin) -> tuple[str, ...]:
-    return tuple(f"{reason.text}: {reason.because}" for reason in pin.reasons)
 
 
 def _pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> tuple[list[PipPin], dict[str, str], dict[str, str]]:

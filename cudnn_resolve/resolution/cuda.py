@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -11,20 +11,12 @@ from cudnn_resolve.matrix.row import Build, CudaRelease
 from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, Need
+from cudnn_resolve.resolution.candidate_order import CudaOrder
 from cudnn_resolve.resolution.channel import CUDA_MAJORS, allowed_channels, component_package, system_channels
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import CUDA, ROOT, CudaKey
 from cudnn_resolve.resolution.release import Release, extras_of
 from cudnn_resolve.version import CudaVersion
-
-
-class CudaOrder(NamedTuple):
-    """Sort key of a CUDA line, most important criterion first; smaller is better."""
-
-    channel: int
-    is_not_installed: bool
-    is_beyond_driver: bool
-    line: tuple[int, int]
 
 
 class CudaRuntimes(Kind[CudaKey, CudaCandidate]):

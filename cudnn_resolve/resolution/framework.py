@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -14,6 +13,7 @@ from cudnn_resolve.requirement.model import Target
 from cudnn_resolve.requirement.target import accepts, target_reason
 from cudnn_resolve.resolution.build import Builds, describe_wheel
 from cudnn_resolve.resolution.candidate import BuildCandidate, Kind, Need, impossible
+from cudnn_resolve.resolution.candidate_order import BuildOrder, NearestOrder
 from cudnn_resolve.resolution.channel import component_package, is_installed
 from cudnn_resolve.resolution.key import INDEX, FrameworkKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
@@ -22,39 +22,6 @@ from cudnn_resolve.resolution.release import parse_version, row_version
 
 _UNUSED_WHEELS = 5
 """Unmet requirements that installed library wheels count as for a build that does not use them."""
-
-
-class BuildOrder(NamedTuple):
-    """Sort key of a framework's build, most important criterion first; smaller is better."""
-
-    is_not_installed: bool
-    is_other_variant: bool
-    """Another variant of its version is installed."""
-    unmet: int
-    """Requirements of an installed build that the environment does not meet."""
-    is_not_locked: bool
-    is_vague: bool
-    """Its wheel was not read, and that of another build of its version was."""
-    version: int
-    """Rank of its version, newest first."""
-    is_elsewhere: bool
-    """Not on the configured index."""
-    is_beyond_driver: bool
-    """Elsewhere, and for a newer CUDA than the driver supports."""
-    uses_system: bool
-    """Uses libraries of the system, and another build of its version installs its own (`cuda13-local` next to `cuda12`)."""
-    cuda: tuple[int, int]
-    """Newest first."""
-    place: int
-
-
-class NearestOrder(NamedTuple):
-    """Sort key of a build by its distance from a wanted version; smaller is better."""
-
-    releases_between: int
-    newer_first: int
-    is_elsewhere: bool
-    cuda: tuple[int, int]
 
 
 class Frameworks(Kind[FrameworkKey, BuildCandidate]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -25,6 +24,7 @@ from cudnn_resolve.resolution.candidate import (
     known_mismatch,
     slot_need,
 )
+from cudnn_resolve.resolution.candidate_order import LibraryOrder
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.framework_bounds import bound_needs
@@ -50,16 +50,6 @@ from cudnn_resolve.version import CudaVersion
 _OTHER_MAJOR = 1000
 _UNKNOWN_CUDA = 500
 """Distance of a release with unknown CUDA: larger than any known distance within the major."""
-
-
-class LibraryOrder(NamedTuple):
-    """Sort key of a CUDA library wheel's release, most important criterion first; smaller is better."""
-
-    is_not_installed: bool
-    is_not_locked: bool
-    pins_left: int
-    from_chosen_cuda: int
-    place: int
 
 
 class PipPackages(Kind[PipKey, PipCandidate]):

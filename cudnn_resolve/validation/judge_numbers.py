@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from cudnn_resolve.validation.answers import CaseAnswer, CaseRun, ChildReport, cases_in, one_line
 from cudnn_resolve.validation.case import NARROW, WIDE, Case
 from cudnn_resolve.validation.model import Check, Status
-from cudnn_resolve.validation.reference import compare, expected
+from cudnn_resolve.validation.reference import expected
+from cudnn_resolve.validation.tolerance import compare
 
 NOT_REACHED = "not reached"
 WRONG = "wrong numbers"

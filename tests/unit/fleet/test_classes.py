@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.fleet.classes import ranges
+from cudnn_resolve.fleet.host_names import ranges
 from tests.fleet_maker import classes, told
 from tests.program import shipped
 

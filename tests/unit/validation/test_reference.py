@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cudnn_resolve.validation.case import CLASSES, ENCODER, LSTM, MATMUL, WIDE, Case, Type, tensors
-from cudnn_resolve.validation.reference import _convolution_links, _lstm, compare, expected
+from cudnn_resolve.validation.reference import _convolution_links, _lstm, expected
+from cudnn_resolve.validation.tolerance import compare
 
 
 def dot(one: tuple[float, ...], other: tuple[float, ...]) -> float:

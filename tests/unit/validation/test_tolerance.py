@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.validation.case import CLASSES, ENCODER, LSTM, MATMUL, TYPES, WIDE, Case, Type, tensors
-from cudnn_resolve.validation.reference import Expected, compare, expected, tolerance
+from cudnn_resolve.validation.reference import Expected, expected
+from cudnn_resolve.validation.tolerance import compare, tolerance
 
 CONVOLUTIONS = (*CLASSES, WIDE)
 
