@@ -133,3 +133,8 @@ def mib(count: int) -> str:
     if count >= 1 << 30:
         return f"{count / (1 << 30):.1f} GiB"
     return f"{count / (1 << 20):.{0 if count >= 10 << 20 else 2}f} MiB"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, at most 300 characters."""
+    return (str(error) or type(error).__name__).splitlines()[0][:300]

@@ -35,6 +35,7 @@ ROOMS = (
     ("evidence",),
     ("requirement",),
     ("resolution",),
+    ("package_lists",),
     ("locking",),
     ("planning",),
     ("diagnosis",),

@@ -1,1 +1,1 @@
-"""Locks: a resolution as a committed file (PEP 751), written, read back, and compared with a machine; and the lists of other tools."""
+"""Locks: a resolution as a committed file (PEP 751), written, read back, and compared with a machine."""

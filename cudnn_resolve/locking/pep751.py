@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.errors import InputError, WorldError
-from cudnn_resolve.matrix.toml import decode
+from cudnn_resolve.errors import InputError, WorldError, first_line
 
 if TYPE_CHECKING:
     from packaging.pylock import Pylock
@@ -26,14 +25,6 @@ def require_pylock() -> None:
             code="packaging-too-old",
             hint="pip install -U packaging; if the old one must stay, run cudnn-resolve from its own virtual environment",
         ) from None
-
-
-def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """Parse TOML; raises InputError if it is invalid."""
-    try:
-        return decode(text)
-    except ValueError as error:
-        raise InputError(f"{where} is not valid TOML: {first_line(error)}", code="lock-invalid", context=where) from None
 
 
 def parse_pylock(raw: dict[str, Any], where: str) -> Pylock:
@@ -59,8 +50,3 @@ def parse_pylock(raw: dict[str, Any], where: str) -> Pylock:
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         # Passed the checks of packaging, but not a constructor behind them.
         raise InputError(f"the lock is not valid: {first_line(error)}", code="lock-invalid", context=where) from None
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, at most 300 characters."""
-    return (str(error) or type(error).__name__).splitlines()[0][:300]

@@ -12,9 +12,10 @@ from packaging.version import Version
 
 from cudnn_resolve.errors import InputError, first_few
 from cudnn_resolve.locking.model import TOOL, Lock, path_name
-from cudnn_resolve.locking.pep751 import parse_pylock, parse_toml
+from cudnn_resolve.locking.pep751 import parse_pylock
 from cudnn_resolve.locking.tool_table import read_tool
 from cudnn_resolve.masking import redacted
+from cudnn_resolve.matrix.toml import parse_toml
 
 LIMIT_BYTES = 64 * 1024 * 1024
 """Largest lock to read; a file with ten thousand wheels has four megabytes."""
@@ -36,7 +37,7 @@ def read(text: str, where: str = "pylock.toml") -> Lock:
         raw = parse_toml(text, where)
         parse_pylock(raw, where)
     except InputError as error:
-        from cudnn_resolve.locking.foreign import not_a_pylock
+        from cudnn_resolve.package_lists.read_list import not_a_pylock
 
         raise not_a_pylock(text, where) or error from None
     if len(raw["packages"]) > PACKAGES:

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, first_line
 from cudnn_resolve.locking.model import TOOL, LockedRequest, Stack, Tool
-from cudnn_resolve.locking.pep751 import first_line
 
 T = TypeVar("T")
 SCHEMA = 1

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, first_line
 from cudnn_resolve.locking.model import TOOL, Lock, Tool, marker_text, version_of
-from cudnn_resolve.locking.pep751 import first_line, parse_pylock, parse_toml
+from cudnn_resolve.locking.pep751 import parse_pylock
 from cudnn_resolve.locking.tool_table import tool_table
+from cudnn_resolve.matrix.toml import parse_toml
 
 if TYPE_CHECKING:
     from packaging.pylock import Package

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from cudnn_resolve.errors import InputError, first_line
+
 
 def decode(text: str) -> dict[str, Any]:
     """Parse TOML; ValueError, in the parser's words, if it is invalid."""
@@ -16,6 +18,14 @@ def decode(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """Parse TOML; raises InputError if it is invalid."""
+    try:
+        return decode(text)
+    except ValueError as error:
+        raise InputError(f"{where} is not valid TOML: {first_line(error)}", code="lock-invalid", context=where) from None
 
 
 def texts(value: object) -> list[str]:

@@ -17,7 +17,6 @@ from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host import disk
-from cudnn_resolve.locking.package_list import PartSelection
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.machine_facts import facts_files, gather_facts, refuse_other_systems
 from cudnn_resolve.operations.options import CheckRequest, StatedOptions, option_words
@@ -25,6 +24,7 @@ from cudnn_resolve.operations.package_set import Subject, subject_of_facts, subj
 from cudnn_resolve.operations.question import gather_book
 from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.operations.verdict import machine_name, verdict_on
+from cudnn_resolve.package_lists.model import PartSelection
 from cudnn_resolve.planning.preload import MODULE
 from cudnn_resolve.requirement.machine import Machine, machine_of
 

@@ -11,9 +11,9 @@ from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.assume import glibc_of, split_os
 from cudnn_resolve.facts.model import CudnnCopy, Toolkit
-from cudnn_resolve.locking.package_list import BaseEnvironment, ListedPackage
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.package_lists.model import BaseEnvironment, ListedPackage
 from cudnn_resolve.requirement.machine import Machine
 
 _VARIANT = re.compile(r"\+(?:cu\d{2,3}|cpu)$")

@@ -230,7 +230,7 @@ def _refuse_contradictions(request: LockRequest) -> None:
 
 def _refuse_lock_file(word: str) -> None:
     """Reject a requirement that names a lock file; raises InputError or ContradictionError."""
-    from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
+    from cudnn_resolve.package_lists.read_list import kind_of, not_a_pylock
 
     text = _read_text(word) if disk.is_regular(word) else None
     if text is None:

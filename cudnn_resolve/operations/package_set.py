@@ -15,12 +15,12 @@ from packaging.version import Version
 from cudnn_resolve.errors import InputError, first_few
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host.files import STDIN, absolute, read_bounded
-from cudnn_resolve.locking.foreign import LIMIT_BYTES, read_list
-from cudnn_resolve.locking.install_lines import pinned
-from cudnn_resolve.locking.package_list import BaseEnvironment, ListedPackage, LooseRequirement, PackageList, PartSelection
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.listed_versions import Wheels, has_variants, is_framework, on_base
 from cudnn_resolve.operations.request import REQUIREMENTS_BYTES
+from cudnn_resolve.package_lists.install_lines import pinned
+from cudnn_resolve.package_lists.model import BaseEnvironment, ListedPackage, LooseRequirement, PackageList, PartSelection
+from cudnn_resolve.package_lists.read_list import LIMIT_BYTES, read_list
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine

@@ -21,9 +21,9 @@ import pytest
 from cudnn_resolve.diagnosis.model import Remedy
 from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.locking.package_list import PartSelection
 from cudnn_resolve.operations.package_set import Subject, subject_of_file
 from cudnn_resolve.operations.smallest_change import edit
+from cudnn_resolve.package_lists.model import PartSelection
 from cudnn_resolve.requirement.machine import machine_of
 from tests.functional.interpreters import uv
 

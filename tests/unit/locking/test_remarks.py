@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.locking.test_foreign_forms import listed, versions
+from tests.unit.package_lists.test_list_forms import listed, versions
 
 HOME, OTHER = "https://index.example/simple", "https://me:secret@corp.example/simple"
 PLACES = {

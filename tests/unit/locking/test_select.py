@@ -12,10 +12,11 @@ from packaging.version import Version
 
 from cudnn_resolve.locking.fits_machine import machine_differences
 from cudnn_resolve.locking.model import Lock, name_of
-from cudnn_resolve.locking.pep751 import parse_pylock, parse_toml
+from cudnn_resolve.locking.pep751 import parse_pylock
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.select import select
 from cudnn_resolve.locking.write_pylock import write
+from cudnn_resolve.matrix.toml import parse_toml
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.marker import marker_environment
 from cudnn_resolve.resolution.model import AptPin

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.resolution import attempt, relaxation
+from cudnn_resolve.resolution import relaxation, strategies
 from cudnn_resolve.resolution.model import Conflict, Failure, Resolution
 from cudnn_resolve.resolution.open_request import Budget, open_request
 from cudnn_resolve.resolution.other_driver import first_that_works
@@ -97,11 +97,11 @@ def test_the_search_offline_of_what_the_cache_knows_leaves_steps_for_the_other_o
     here = machine_of(facts(python={"version": "3.10.9"}), BOOK)
     budget = Budget(1000)
 
-    assert isinstance(attempt.attempt(BOOK, here, replace(asked, budget=budget)), Resolution)
+    assert isinstance(strategies.attempt(BOOK, here, replace(asked, budget=budget)), Resolution)
     used = 1000 - budget.left
-    assert 0 < used <= attempt.CACHED_ROUNDS_OF_RELAXATION
-    assert isinstance(attempt.attempt(BOOK, here, replace(asked, budget=Budget(used - 1))), Failure)
-    monkeypatch.setattr(attempt, "CACHED_ROUNDS_OF_RELAXATION", 1)
+    assert 0 < used <= strategies.CACHED_ROUNDS_OF_RELAXATION
+    assert isinstance(strategies.attempt(BOOK, here, replace(asked, budget=Budget(used - 1))), Failure)
+    monkeypatch.setattr(strategies, "CACHED_ROUNDS_OF_RELAXATION", 1)
     exhausted = Budget(1000)
-    attempt.attempt(BOOK, here, replace(asked, budget=exhausted))
+    strategies.attempt(BOOK, here, replace(asked, budget=exhausted))
     assert exhausted.left >= 999 - used

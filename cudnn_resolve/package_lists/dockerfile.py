@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.assume import CODENAMES, SYSTEM_PYTHON
-from cudnn_resolve.locking.install_lines import SimulatedInstalls
-from cudnn_resolve.locking.package_list import ListedPackage, ReadContext
-from cudnn_resolve.locking.shell_lines import LONGEST_LINE, LONGEST_TEXT, note_settings, run_line
 from cudnn_resolve.matrix.toml import texts
+from cudnn_resolve.package_lists.install_lines import SimulatedInstalls
+from cudnn_resolve.package_lists.model import ListedPackage, ReadContext
+from cudnn_resolve.package_lists.shell_lines import LONGEST_LINE, LONGEST_TEXT, note_settings, run_line
 from cudnn_resolve.requirement.file import Reader
 
 

@@ -11,10 +11,9 @@ from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.install_lines import VARIANT
-from cudnn_resolve.locking.package_list import ListedPackage, ReadContext, dicts, table
-from cudnn_resolve.locking.pep751 import parse_toml
-from cudnn_resolve.matrix.toml import texts
+from cudnn_resolve.matrix.toml import parse_toml, texts
+from cudnn_resolve.package_lists.install_lines import VARIANT
+from cudnn_resolve.package_lists.model import ListedPackage, ReadContext, dicts, table
 from cudnn_resolve.resolution.marker import MARKER_ERRORS
 
 _MOST_STEPS = 2_000_000

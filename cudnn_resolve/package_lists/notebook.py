@@ -9,10 +9,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cudnn_resolve.locking.install_lines import SimulatedInstalls
-from cudnn_resolve.locking.package_list import ListedPackage, ReadContext, dicts
-from cudnn_resolve.locking.shell_lines import LONGEST_TEXT, could_install, note_settings, run_line
 from cudnn_resolve.matrix.toml import texts
+from cudnn_resolve.package_lists.install_lines import SimulatedInstalls
+from cudnn_resolve.package_lists.model import ListedPackage, ReadContext, dicts
+from cudnn_resolve.package_lists.shell_lines import LONGEST_TEXT, could_install, note_settings, run_line
 
 _MAGIC = re.compile(r"\s*(?:!{1,2}|%)\s*(?:(?:shell|sx|system)\s+)?(\S.*)|\s*((?:pip|conda|mamba)\s+(?:install|uninstall)\s.*)")
 _CALL = re.compile(r"[\"']pip3?[\"']\s*,\s*[\"']install[\"']")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
-from cudnn_resolve.locking.foreign import read_list
-from cudnn_resolve.locking.package_list import BaseEnvironment, PackageList, PartSelection
+from cudnn_resolve.package_lists.model import BaseEnvironment, PackageList, PartSelection
+from cudnn_resolve.package_lists.read_list import read_list
 from cudnn_resolve.requirement.machine import machine_of
 from tests.program import shipped
 

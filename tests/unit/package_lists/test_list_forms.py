@@ -13,8 +13,8 @@ import pytest
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
-from cudnn_resolve.locking.foreign import read_list
-from cudnn_resolve.locking.package_list import BaseEnvironment, PackageList, PartSelection
+from cudnn_resolve.package_lists.model import BaseEnvironment, PackageList, PartSelection
+from cudnn_resolve.package_lists.read_list import read_list
 from cudnn_resolve.requirement.machine import machine_of
 from tests.program import ROOT, shipped
 
@@ -428,7 +428,7 @@ SHARED = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
 )
 def test_yaml_that_would_end_the_process_or_never_end_is_refused(text: str, said: str) -> None:
     program = (
-        "import sys; from cudnn_resolve.locking.conda import parse_yaml; from cudnn_resolve.errors import InputError\n"
+        "import sys; from cudnn_resolve.package_lists.conda import parse_yaml; from cudnn_resolve.errors import InputError\n"
         "try: parse_yaml(sys.stdin.read(), 'the file')\n"
         "except InputError as error: print(error.message)"
     )
@@ -449,7 +449,7 @@ def test_an_alias_of_a_text_is_followed() -> None:
 )
 def test_long_lists_are_read_at_once(text: str) -> None:
     program = (
-        "import sys; from tests.unit.locking.test_foreign_forms import listed; from contextlib import suppress\n"
+        "import sys; from tests.unit.package_lists.test_list_forms import listed; from contextlib import suppress\n"
         "from cudnn_resolve.errors import InputError\n"
         "with suppress(InputError): listed(sys.stdin.read())"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.locking.test_foreign_forms import listed, notebook, versions
+from tests.unit.package_lists.test_list_forms import listed, notebook, versions
 
 
 @pytest.mark.parametrize(

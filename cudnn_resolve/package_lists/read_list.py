@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.package_list import ListedPackage, PackageList, PartSelection, ReadContext, dicts
-from cudnn_resolve.locking.pep751 import parse_toml
+from cudnn_resolve.matrix.toml import parse_toml
+from cudnn_resolve.package_lists.model import ListedPackage, PackageList, PartSelection, ReadContext, dicts
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.resolution.marker import marker_environment
 
@@ -212,7 +212,7 @@ _WITH_PARTS = frozenset({"pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "P
 
 def _reader(kind: str) -> Callable[[Any, ReadContext], Iterator[ListedPackage]]:
     """The reader of a format; the readers are imported only when a file is read."""
-    from cudnn_resolve.locking import conda, install_lines, notebook, read_dockerfile, tool_locks
+    from cudnn_resolve.package_lists import conda, dockerfile, install_lines, notebook, tool_locks
 
     readers: dict[str, Callable[[Any, ReadContext], Iterator[ListedPackage]]] = {
         "pylock.toml": tool_locks.read_pylock,
@@ -230,6 +230,6 @@ def _reader(kind: str) -> Callable[[Any, ReadContext], Iterator[ListedPackage]]:
         "pip list --format json": _pip_json,
         "requirements file": install_lines.read_requirements,
         "notebook": notebook.read_notebook,
-        "Dockerfile": read_dockerfile.read_dockerfile,
+        "Dockerfile": dockerfile.read_dockerfile,
     }
     return readers[kind]

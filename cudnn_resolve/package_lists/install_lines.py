@@ -15,10 +15,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import InputError, first_few
-from cudnn_resolve.locking.package_list import LONGEST_NAME, ListedPackage, LooseRequirement, ReadContext, table
-from cudnn_resolve.locking.pep751 import parse_toml
 from cudnn_resolve.masking import without_logins
-from cudnn_resolve.matrix.toml import texts
+from cudnn_resolve.matrix.toml import parse_toml, texts
+from cudnn_resolve.package_lists.model import LONGEST_NAME, ListedPackage, LooseRequirement, ReadContext, table
 from cudnn_resolve.requirement.file import FILES, LONGEST, logical_lines
 from cudnn_resolve.resolution.release import version_within
 

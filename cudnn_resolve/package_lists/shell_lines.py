@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 
-from cudnn_resolve.locking.conda import read_specs
-from cudnn_resolve.locking.install_lines import SimulatedInstalls, shell_words
-from cudnn_resolve.locking.package_list import ReadContext
 from cudnn_resolve.masking import without_logins
+from cudnn_resolve.package_lists.conda import read_specs
+from cudnn_resolve.package_lists.install_lines import SimulatedInstalls, shell_words
+from cudnn_resolve.package_lists.model import ReadContext
 
 _PROGRAM = re.compile(r"(?:.*/)?(pip|python|\{sys\.executable\}|conda|mamba|micromamba|apt|apt-get|uv|poetry|pdm|pipenv)[\d.]*")
 _ABOUT = re.compile(r"cudnn|cuda|torch|tensorflow|\bjax|nvidia", re.IGNORECASE)

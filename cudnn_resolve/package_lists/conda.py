@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from cudnn_resolve.errors import InputError, WorldError
-from cudnn_resolve.locking.install_lines import Line, SimulatedInstalls, wheel_at
-from cudnn_resolve.locking.package_list import ListedPackage, LooseRequirement, ReadContext, dicts, table
 from cudnn_resolve.matrix.toml import texts
+from cudnn_resolve.package_lists.install_lines import Line, SimulatedInstalls, wheel_at
+from cudnn_resolve.package_lists.model import ListedPackage, LooseRequirement, ReadContext, dicts, table
 
 _FRAMEWORKS = {
     "pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "libtorch": "torch",

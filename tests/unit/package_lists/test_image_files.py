@@ -8,8 +8,8 @@ import pytest
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
-from cudnn_resolve.locking.foreign import read_list
-from cudnn_resolve.locking.package_list import PackageList
+from cudnn_resolve.package_lists.model import PackageList
+from cudnn_resolve.package_lists.read_list import read_list
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import machine_of
 from tests.program import shipped

@@ -1,0 +1,1 @@
+"""Packages that other tools install: their locks, lists, notebooks, scripts and image files."""
