@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.assume import OLDEST_OF_UV
+from cudnn_resolve.facts.distribution import OLDEST_OF_UV
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.logged_install import ONE_INDEX, Installation, of_ended_index, parent_of
 from cudnn_resolve.diagnosis.model import Match, values_of
 from cudnn_resolve.diagnosis.specifier import within
-from cudnn_resolve.facts.assume import OLDEST_OF_UV
+from cudnn_resolve.facts.distribution import OLDEST_OF_UV
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import WheelRelease

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.facts.distribution import REBUILDS_OF_RHEL
 from cudnn_resolve.facts.system import parse_os_release
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.protocol import Host, which
@@ -270,8 +271,6 @@ def remove_unfinished_files(apt: Apt, before: Iterable[str], tooling: Tooling) -
 
 # ---- RPM: commands only
 
-_RHEL_REBUILDS = ("rhel", "centos", "rocky", "almalinux", "ol")
-"""Distributions that use NVIDIA's packages for Red Hat Enterprise Linux."""
 _NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
@@ -297,6 +296,6 @@ def rpm_commands(task: Task, host: Host) -> list[str]:
 def _nvidia_system(host: Host) -> str | None:
     """NVIDIA's name for this system in repository URLs: `rhel9`, `fedora41`, `amzn2023`; None if unknown."""
     release = parse_os_release(host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or "")
-    name = "rhel" if release.get("ID") in _RHEL_REBUILDS else release.get("ID", "")
+    name = "rhel" if release.get("ID") in REBUILDS_OF_RHEL else release.get("ID", "")
     major = release.get("VERSION_ID", "").partition(".")[0]
     return f"{name}{major}" if name in ("rhel", "fedora", "amzn") and _NUMBER.fullmatch(major) else None

@@ -16,7 +16,8 @@ from cudnn_resolve.execution.environment import find_uv
 from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.execution.task import task_of
-from cudnn_resolve.facts.assume import OLDEST_OF_UV, fresh_environment, python_of
+from cudnn_resolve.facts.assume import fresh_environment, python_of
+from cudnn_resolve.facts.distribution import OLDEST_OF_UV
 from cudnn_resolve.facts.model import Facts, Python
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.environment_mutex import hold

@@ -9,7 +9,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cudnn_resolve.facts.assume import glibc_of, split_os
+from cudnn_resolve.facts.distribution import glibc_of, split_os
 from cudnn_resolve.facts.model import CudnnCopy, Toolkit
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.facts.assume import CODENAMES, SYSTEM_PYTHON
+from cudnn_resolve.facts.distribution import CODENAMES, SYSTEM_PYTHON
 from cudnn_resolve.matrix.toml import texts
 from cudnn_resolve.package_lists.install_lines import SimulatedInstalls
 from cudnn_resolve.package_lists.model import ListedPackage, ReadContext

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.facts.assume import CODENAMES, SYSTEM_PYTHON, glibc_of
 from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.facts.distribution import CODENAMES, SYSTEM_PYTHON, glibc_of
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.preload import preload_files
 from cudnn_resolve.report.pins import comparison_program, folder_groups, groups

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.facts.assume import Assumptions, assume, split_os
+from cudnn_resolve.facts.assume import Assumptions, assume
+from cudnn_resolve.facts.distribution import split_os
 from cudnn_resolve.facts.model import (
     UNKNOWN,
     CudnnCopy,
