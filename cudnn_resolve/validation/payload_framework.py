@@ -4,10 +4,12 @@ Python 3.6, standard library only.
 """
 
 import contextlib
+import os
 import re
 import time
 
 from cudnn_resolve.validation.payload import Unsupported, compute_cases, import_named, result_or_error
+from cudnn_resolve.validation.payload_load import mapped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,8 +50,7 @@ def evidence(how: str, names: "Iterable[str]") -> "dict[str, Any]":
 
 def cudnn_parts() -> "set[str]":
     """Parts of cuDNN in this process; those that compute are loaded by the first convolution."""
-    with open("/proc/self/maps", errors="surrogateescape") as lines:
-        return {match.group(0) for line in lines for match in [PART.search(line.rstrip())] if match}
+    return {name for name in map(os.path.basename, mapped()) if PART.match(name)}
 
 
 # --- timing ---

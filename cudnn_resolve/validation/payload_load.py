@@ -136,7 +136,7 @@ def describe_cudnn(path: str, emit: "Any") -> None:
     number = call_size_t(library, "cudnnGetVersion")
     answer["version"] = cudnn_text(number) if number else None
     emit("cudnn", answer)
-    major = number // 10000 if number and number >= 90000 else (number or 0) // 1000
+    major = int((answer["version"] or "0").partition(".")[0])
     for part in CHECKS.get(major, []) if not any(answer.get("engines", {}).values()) else []:
         function = getattr(library, "cudnn{}VersionCheck".format(part), None)
         if function is not None:

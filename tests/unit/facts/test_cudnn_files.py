@@ -14,6 +14,8 @@ from cudnn_resolve.facts.cudnn_files import (
     parts_of,
     wheel_package,
 )
+from cudnn_resolve.probe import payload_library
+from cudnn_resolve.validation import payload_load
 from cudnn_resolve.version import CudnnVersion
 
 
@@ -69,6 +71,15 @@ def test_parts_of_releases(version: str, count: int, last: str) -> None:
 
 def test_the_jit_variant_has_no_compiled_engines() -> None:
     assert set(parts_of(CudnnVersion("9.8.0"))) - set(parts_of(CudnnVersion("9.8.0"), jit=True)) == {"engines_precompiled"}
+
+
+def test_the_payloads_name_the_same_parts() -> None:
+    """They run alone in the target's interpreter, so that each has to name the parts itself."""
+    assert tuple(payload_library.CHECKS[8]) == payload_load.PARTS_8 == parts_of(CudnnVersion("8.9.7"))
+    assert {*payload_library.CHECKS[9], *payload_load.ENGINES} <= {*parts_of(CudnnVersion("9.1.0"))}
+    assert {
+        major: [part.title().replace("_", "") for part in parts] for major, parts in payload_library.CHECKS.items()
+    } == payload_load.CHECKS
 
 
 def test_cudnn_9_tries_the_full_version_first() -> None:

@@ -6,6 +6,7 @@ What PaddlePaddle's profiler writes is recorded from 2.6.2 and 3.3.1 on a CPU; M
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -119,12 +120,16 @@ def test_parts_of_cudnn_that_come_with_the_first_convolution(
     assert read_names("x", bench.witness({})["names"]).cudnn == proof
 
 
-def test_parts_are_read_from_what_the_process_has_mapped() -> None:
-    lines = ("7f-8f r-xp 0 0:0 1 /x/libcudnn_cnn.so.9.1.0", "7f-8f r--p 0 0:0 1 /x/libcudnn.so.9", "7f-8f rw-p 0 0:0 0 [heap]")
-    found = {match.group(0) for line in lines for match in [payload_framework.PART.search(line)] if match}
-
-    assert found == {"libcudnn_cnn.so.9.1.0"}
+def test_parts_are_read_from_what_the_process_has_mapped(tmp_path: Path) -> None:
     assert payload_framework.cudnn_parts() == set()
+
+    with ExitStack() as stack:
+        for name in ("libcudnn_cnn.so.9.1.0", "libcudnn.so.9"):
+            (tmp_path / name).write_bytes(b"x")
+            file = stack.enter_context((tmp_path / name).open("rb"))
+            stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+        assert payload_framework.cudnn_parts() == {"libcudnn_cnn.so.9.1.0"}
 
 
 def encoder(**more: object) -> tuple[tuple[Case, ...], Any]:
