@@ -105,14 +105,7 @@ def installed_requires(resolution: Resolution, book: Book) -> Mapping[str, tuple
     if machine.requires:
         return machine.requires
     catalog = catalog_of(book, machine, open_request(resolution.request))
-    names: set[str] = set()
-    for framework in book.frameworks():
-        head = book.head(framework)
-        names.update(name for name in (*head.packages, *head.companions) if name in machine.pip)
-    requires: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        for release in catalog.releases.of(name):
-            if machine.pip[name] in (release.text, str(release.version)):
-                requires[name] = tuple(str(requirement) for requirement, _ in catalog.metadata.requirements(release))
-                break
-    return requires
+    heads = map(book.head, book.frameworks())
+    names = {name for head in heads for name in (*head.packages, *head.companions)}
+    found = {name: catalog.releases.installed(name) for name in names if name in machine.pip}
+    return {name: catalog.metadata.requires(release) for name, release in found.items() if release is not None}

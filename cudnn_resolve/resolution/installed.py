@@ -189,7 +189,7 @@ def _describe(context: Context, name: str, package: str) -> UnrequestedFramework
         is_linked=build is not None and build.cuda is not None and build.delivery == "wheel" and build.extra is None,
         may_break=name in context.request.allow_break,
         holds=(),
-        requires=tuple(_requires(context, package, version)),
+        requires=tuple(_requires(context, package)),
     )
     return replace(framework, holds=tuple(_holds(context, framework))) if framework.works else framework
 
@@ -266,13 +266,12 @@ def _library_channel(context: Context, build: Build) -> str:
     return "system" if system_serves(context, build) else "none"
 
 
-def _requires(context: Context, package: str, version: str) -> Iterator[Requirement]:
+def _requires(context: Context, package: str) -> Iterator[Requirement]:
     """Requirements with a version of an installed package: as read on the machine, otherwise from the matrix."""
     lines = context.machine.requires.get(package)
     if lines is None:
-        releases = (release for release in context.releases.of(package) if version in (release.text, str(release.version)))
-        release = next(releases, None)
-        lines = context.metadata.requires(release) if release is not None and release.details.requires is not None else ()
+        release = context.releases.installed(package)
+        lines = (release.details.requires or ()) if release is not None else ()
     for line in lines:
         requirement = parse_requirement(line)
         if requirement is not None and str(requirement.specifier) and context.metadata.applies(requirement):

@@ -108,6 +108,11 @@ class Releases:
             return None
         return self._from_build(build, self._book.release(build.package, build.version), None)
 
+    def installed(self, package: str) -> Release | None:
+        """The installed release of a package among all its releases; None if it is not among them, such as a build that no table has."""
+        text = self._machine.pip.get(package)
+        return next((release for release in self.of(package) if text in (release.text, str(release.version))), None)
+
     def _make(self, package: str) -> Iterator[Release]:
         direct = self._direct.get(package)
         if direct is not None:

@@ -270,6 +270,19 @@ def test_what_an_installed_framework_declares(requires: str, asked: tuple[str, .
     assert versions(found)["numpy"] == chosen
 
 
+@pytest.mark.parametrize("release", ["1.0", "1.1"])
+def test_a_yanked_release_declares_what_the_matrix_has_of_it(release: str) -> None:
+    book = changed({"wheel/south": texts()["wheel/south"].replace("numpy>=1.20", "numpy>=1.26")})
+    found = planned("north==2.0", book=book, pip={"south": release, "numpy": "1.26.4"}, extras=("numpy<1.26",))
+
+    assert found.conflict is not None
+    assert f"the installed south {release}" in found.conflict.message
+    found = planned("north==2.0", book=book, pip={"south": release, "numpy": "1.26.4"}, extras=("numpy<1.26",), allow_break=("south",))
+    assert [one.message for one in found.warnings if one.code == "breaks"] == [
+        f"south {release} requires numpy>=1.26; numpy 1.26.4 becomes 1.24.4"
+    ]
+
+
 def test_numpy_stays_within_what_an_installed_framework_is_compiled_against() -> None:
     found = planned("south==2.0", extras=("numpy>=2",), requires={"north": ["numpy<2"]}, python="3.11.9")
 
