@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.facts.distribution import REBUILDS_OF_RHEL
@@ -41,13 +42,21 @@ class Apt(Struct, frozen=True, kw_only=True):
     sudo: tuple[str, ...]
     """Prefix of commands that need root: empty or `sudo -n`."""
     environ: Mapping[str, str]
+    tooling: Tooling | None
+    """Settings of the tools that it runs; None if it is only asked."""
 
-    def run(self, tooling: Tooling, *words: str) -> ToolResult:
+    @property
+    def log(self) -> str | None:
+        """File to which the output of all that it runs is appended."""
+        return self.tooling.log if self.tooling is not None else None
+
+    def run(self, *words: str, cwd: str | None = None) -> ToolResult:
         """Run a command that changes something, as root; it is never interrupted."""
+        assert self.tooling is not None, "it is only asked"
         if self.sudo:  # which drops environment variables that apt must see
             variables = [f"{name}={self.environ[name]}" for name in ("APT_CONFIG", "DEBIAN_FRONTEND") if name in self.environ]
             words = (*self.sudo, *(("env", *variables) if variables else ()), *words)
-        return run_tool(words, tooling, env=self.environ, outlives=True)
+        return run_tool(words, replace(self.tooling, cwd=cwd or self.tooling.cwd), env=self.environ, outlives=True)
 
     def ask(self, *words: str) -> tuple[bool, str]:
         """Run a command that changes nothing; returns whether it succeeded, and its output."""
@@ -55,31 +64,31 @@ class Apt(Struct, frozen=True, kw_only=True):
         return result.ok, f"{result.stdout}\n{result.stderr}"
 
 
-def dpkg(apt: Apt, tooling: Tooling, *words: str) -> ToolResult:
+def dpkg(apt: Apt, *words: str) -> ToolResult:
     """Run dpkg with the options that apt passes to it, so that both work on the same system."""
     ok, text = apt.ask("apt-config", "dump", "--format", "%v%n", "DPkg::Options")
     options = [line.strip() for line in text.splitlines() if ok]
     options = [option for option in options if re.fullmatch(r"--[a-z-]+(?:=[^\s;|&]{1,400})?", option)]
-    return apt.run(tooling, "dpkg", *options, *words)
+    return apt.run("dpkg", *options, *words)
 
 
-def find_apt(host: Host) -> Apt | None:
+def find_apt(host: Host, tooling: Tooling | None = None) -> Apt | None:
     """Return how to call apt; None without apt-get or without root."""
     program = which(host, "apt-get")
     if program is None:
         return None
     environ = {**host.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "NEEDRESTART_MODE": "l"}
     if disk.is_root():
-        return Apt(host=host, program=program, sudo=(), environ=environ)
+        return Apt(host=host, program=program, sudo=(), environ=environ, tooling=tooling)
     sudo = which(host, "sudo")
     if sudo is not None and host.run([sudo, "-n", "true"], timeout_seconds=10).ok:
-        return Apt(host=host, program=program, sudo=(sudo, "-n"), environ=environ)
+        return Apt(host=host, program=program, sudo=(sudo, "-n"), environ=environ, tooling=tooling)
     return None
 
 
-def require_apt(task: Task, host: Host) -> Apt:
+def require_apt(task: Task, host: Host, tooling: Tooling | None = None) -> Apt:
     """Return how to call apt; raises WorldError with commands for an administrator if this user cannot."""
-    apt = find_apt(host)
+    apt = find_apt(host, tooling)
     if apt is not None:
         return apt
     if which(host, "apt-get") is None:
@@ -116,9 +125,9 @@ def administrator_commands(task: Task) -> list[str]:
 # ---- commands that change something
 
 
-def update(apt: Apt, tooling: Tooling) -> None:
+def update(apt: Apt) -> None:
     """Update the package lists; raises WorldError for an unreachable repository, or one that no known key signs."""
-    result = apt.run(tooling, apt.program, "update", "-q", "-o", "APT::Update::Error-Mode=any")
+    result = apt.run(apt.program, "update", "-q", "-o", "APT::Update::Error-Mode=any")
     output = "\n".join(result.tail)
     if result.ok and not _UNSIGNED.search(output):
         return
@@ -126,10 +135,10 @@ def update(apt: Apt, tooling: Tooling) -> None:
         raise WorldError(
             "a repository is signed with a key that this system does not know or that was revoked",
             code="apt-key",
-            context=tooling.log,
+            context=apt.log,
             hint="install NVIDIA's current key as described in its installation guide",
         )
-    raise WorldError(f"apt-get update failed: {result.why()}", code="apt-update", context=tooling.log)
+    raise WorldError(f"apt-get update failed: {result.why()}", code="apt-update", context=apt.log)
 
 
 def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> dict[str, str]:
@@ -173,21 +182,21 @@ def _install_words(packages: Sequence[AptAction], held: Iterable[str], *options:
     return ("install", *options, *_OPTIONS, *change_held, *downgrade, *(package.pin for package in packages))
 
 
-def install(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> ToolResult:
+def install(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> ToolResult:
     """Install exactly these versions."""
-    return apt.run(tooling, apt.program, *_install_words(packages, held, "-o", "Dpkg::Options::=--force-confold"))
+    return apt.run(apt.program, *_install_words(packages, held, "-o", "Dpkg::Options::=--force-confold"))
 
 
-def download(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> None:
+def download(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> None:
     """Download the .deb files into apt's own cache, which checks them against the signed lists; raises WorldError if one fails."""
-    result = apt.run(tooling, apt.program, *_install_words(packages, held, "--download-only"))
+    result = apt.run(apt.program, *_install_words(packages, held, "--download-only"))
     if not result.ok:
-        raise WorldError(f"apt-get could not download the packages: {result.why()}", code="apt-download", context=tooling.log)
+        raise WorldError(f"apt-get could not download the packages: {result.why()}", code="apt-download", context=apt.log)
 
 
-def purge(apt: Apt, names: Sequence[str], tooling: Tooling) -> ToolResult:
+def purge(apt: Apt, names: Sequence[str]) -> ToolResult:
     """Remove packages, half-installed ones too."""
-    return dpkg(apt, tooling, "--force-remove-reinstreq", "--purge", *names)
+    return dpkg(apt, "--force-remove-reinstreq", "--purge", *names)
 
 
 # ---- questions
@@ -262,11 +271,11 @@ def unfinished_files(apt: Apt) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for name in disk.names_in(folder) if _UNFINISHED.fullmatch(name))
 
 
-def remove_unfinished_files(apt: Apt, before: Iterable[str], tooling: Tooling) -> None:
+def remove_unfinished_files(apt: Apt, before: Iterable[str]) -> None:
     """Remove temporary files that a killed apt left, except for those that existed before."""
     new = set(unfinished_files(apt)) - set(before)
     if new:
-        apt.run(tooling, "rm", "-f", "--", *sorted(new))
+        apt.run("rm", "-f", "--", *sorted(new))
 
 
 # ---- RPM: commands only

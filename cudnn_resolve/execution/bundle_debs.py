@@ -18,10 +18,10 @@ from cudnn_resolve.execution.repository import isolated_apt
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import which
+from cudnn_resolve.host.run_tool import Tooling
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
-    from cudnn_resolve.host.run_tool import Tooling
     from cudnn_resolve.planning.model import AptAction, AptRepository
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -52,12 +52,7 @@ def missing_tool() -> str | None:
 
 
 def fetch_packages(
-    repository: AptRepository,
-    packages: Sequence[AptAction],
-    architecture: str,
-    folder: str,
-    download: Download,
-    tooling: Tooling,
+    repository: AptRepository, packages: Sequence[AptAction], architecture: str, folder: str, download: Download, log: str
 ) -> tuple[tuple[str, str, str], ...]:
     """Fetch packages and their dependencies from one repository into the new folder `folder`/files, with the files that sign them.
 
@@ -65,8 +60,8 @@ def fetch_packages(
     WorldError if one is missing or not signed.
     """
     target = f"{folder}/files"
-    apt = _apt_of(repository, architecture, folder, download)
-    aptget.update(apt, tooling)
+    apt = _apt_of(repository, architecture, folder, download, log)
+    aptget.update(apt)
     files = {found[1]: name for name in disk.names_in(f"{folder}/lists") if (found := _REPOSITORY_FILE.search(name)) is not None}
     listing = disk.content(f"{folder}/lists/{files['Packages']}", LARGEST_LIST) if "Packages" in files else None
     stanzas = [dict(_FIELD.findall(text)) for text in (listing or b"").decode("utf-8", "replace").split("\n\n")]
@@ -74,13 +69,13 @@ def fetch_packages(
     disk.write_whole(f"{folder}/state/status", status.encode())
     wanted = aptget.simulate(apt, [replace(package, installed=None) for package in packages], ())
     pins = (f"{name}={version}" for name, version in wanted.items())
-    result = apt.run(replace(tooling, cwd=target), apt.program, "download", "-q", *pins)
+    result = apt.run(apt.program, "download", "-q", *pins, cwd=target)
     if not result.ok:
-        raise WorldError(f"apt-get could not download the packages: {result.why()}", code="apt-download", context=tooling.log)
+        raise WorldError(f"apt-get could not download the packages: {result.why()}", code="apt-download", context=apt.log)
     debs = tuple(_with_listed_names(stanzas, wanted, target))
     release = disk.content(f"{folder}/lists/{files.get('InRelease') or files.get('Release', '')}", LARGEST_LIST) or b""
     if re.search(rb"^ [0-9a-f]+ +[0-9]+ Packages$", release, re.MULTILINE) is None:
-        raise WorldError(f"{repository.url} does not sign its uncompressed package list", code="repository", context=tooling.log)
+        raise WorldError(f"{repository.url} does not sign its uncompressed package list", code="repository", context=apt.log)
     key = repository.key_url.rpartition("/")[2]
     signing = {name: f"{folder}/lists/{path}" for name, path in files.items()} | {key: f"{folder}/{key}"}
     for name, path in signing.items():
@@ -88,13 +83,14 @@ def fetch_packages(
     return debs
 
 
-def _apt_of(repository: AptRepository, architecture: str, folder: str, download: Download) -> Apt:
+def _apt_of(repository: AptRepository, architecture: str, folder: str, download: Download, log: str) -> Apt:
     """An apt that knows this repository alone, and a system without packages; it shares the network options of the system's apt."""
     host = LinuxHost()
     for name in ("state", "cache/archives/partial", "files"):
         disk.make_folder(f"{folder}/{name}")
     disk.write_whole(f"{folder}/state/status", b"")
-    apt = Apt(host=host, program=which(host, "apt-get") or "", sudo=(), environ={**host.environ, "LC_ALL": "C"})
+    environ = {**host.environ, "LC_ALL": "C"}
+    apt = Apt(host=host, program=which(host, "apt-get") or "", sudo=(), environ=environ, tooling=Tooling(log=log))
     _, system_options = apt.ask("apt-config", "dump")
     options = "".join(f"{line}\n" for line in _NETWORK_OPTIONS.findall(system_options))
     options += _CONFIGURATION.format(folder=folder, architecture=architecture)

@@ -24,7 +24,7 @@ from cudnn_resolve.requirement.source import File
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
     from cudnn_resolve.execution.journal import Journal, PastApply
-    from cudnn_resolve.host.run_tool import Tooling, ToolResult
+    from cudnn_resolve.host.run_tool import ToolResult
     from cudnn_resolve.planning.model import AptRepository
 
 _ASIDE = ".disabled-by-cudnn-resolve"
@@ -152,7 +152,7 @@ class Change(Struct, frozen=True, kw_only=True):
     """New path of the existing file; None if there is none."""
 
 
-def add_repositories(repositories: Sequence[AptRepository], apt: Apt, journal: Journal, tooling: Tooling, download: Download) -> None:
+def add_repositories(repositories: Sequence[AptRepository], apt: Apt, journal: Journal, download: Download) -> None:
     """Write the key and source list of each repository that apt does not know; the journal first records what that replaces."""
     folder = f"{journal.folder}/{LEAVING_DEBS}"
     disk.make_folder(folder, 0o755)
@@ -165,7 +165,7 @@ def add_repositories(repositories: Sequence[AptRepository], apt: Apt, journal: J
     )
     journal.add("change")
     for change in changes:
-        _make_change(change, apt, folder, tooling)
+        _make_change(change, apt, folder)
     journal.add("known", sums={change.path: _digest(change.path) for change in changes})
 
 
@@ -242,39 +242,39 @@ def name_aside(path: str, number: int) -> str:
     return next(unused for unused in (name, *(f"{name}.{suffix}" for suffix in range(1, 10_000))) if disk.kind(unused) is None)
 
 
-def _make_change(change: Change, apt: Apt, folder: str, tooling: Tooling) -> None:
+def _make_change(change: Change, apt: Apt, folder: str) -> None:
     result: ToolResult | None = None
     if change.aside is not None:
-        result = apt.run(tooling, "mv", "-n", "-T", "--", change.path, change.aside)
+        result = apt.run("mv", "-n", "-T", "--", change.path, change.aside)
         if result.ok and disk.kind(change.path) is not None:  # `mv -n` does not report that it moved nothing
-            raise WorldError(f"{change.path} could not be moved aside: {change.aside} exists", code="repository", context=tooling.log)
+            raise WorldError(f"{change.path} could not be moved aside: {change.aside} exists", code="repository", context=apt.log)
     if change.content is not None and (result is None or result.ok):
         source, temporary = f"{folder}/{os.path.basename(change.path)}.new", f"{change.path}{disk.UNFINISHED}"
         disk.write_whole(source, change.content)
-        result = apt.run(tooling, "install", "-D", "-m", "644", "--", source, temporary)
+        result = apt.run("install", "-D", "-m", "644", "--", source, temporary)
         if result.ok:
-            result = apt.run(tooling, "mv", "-f", "-T", "--", temporary, change.path)
+            result = apt.run("mv", "-f", "-T", "--", temporary, change.path)
     if result is not None and not result.ok:
-        raise WorldError(f"{change.path} could not be changed: {result.why()}", code="repository", context=tooling.log)
+        raise WorldError(f"{change.path} could not be changed: {result.why()}", code="repository", context=apt.log)
 
 
 # ---- the way back
 
 
-def restore_repositories(past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
+def restore_repositories(past: PastApply, apt: Apt) -> list[str]:
     """Remove what `add_repositories` wrote and put back what it replaced; returns what could not be put back. May be repeated."""
     left = []
     digests = _recorded_digests(past)
     for path, aside in _changed_paths(past, apt).items():
         if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
-            apt.run(tooling, "rm", "-f", "--", f"{path}{disk.UNFINISHED}")
+            apt.run("rm", "-f", "--", f"{path}{disk.UNFINISHED}")
         if aside is not None and disk.kind(aside) is None:
             continue  # the old file was never moved
         if disk.kind(path) is not None and digests.get(path, _digest(path)) != _digest(path):
             left.append(f"{path} was changed by others" + (f"; its old content is in {aside}" if aside else ""))
             continue
         words = ("rm", "-f", "--", path) if aside is None else ("mv", "-f", "-T", "--", aside, path)
-        result = apt.run(tooling, *words)
+        result = apt.run(*words)
         left += [] if result.ok else [f"{path} could not be put back: {result.why()}"]
     return left
 

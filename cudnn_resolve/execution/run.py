@@ -172,11 +172,10 @@ def _install_system(task: Task, work: Work, journal: Journal, reserve: int) -> l
     if not task.apt:
         return []
     work.listener.begin(f"asking apt-get for {counted(len(task.apt), 'package')}")
-    tooling = work.tooling(journal)
-    apt, packages = prepare_system(task, work, journal, tooling, reserve)
+    apt, packages = prepare_system(task, work, journal, reserve)
     count = counted(len(packages), "package")
     work.listener.begin(f"installing {counted(len(packages), 'system package')} with apt-get")
-    return [Done(what=f"{count} installed with apt-get", seconds=change_system(apt, packages, journal, tooling))]
+    return [Done(what=f"{count} installed with apt-get", seconds=change_system(apt, packages, journal))]
 
 
 def _change_files(prepared: _Preparation, work: Work, journal: Journal, installer: Installer | None) -> list[Done]:

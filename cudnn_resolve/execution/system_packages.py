@@ -57,27 +57,27 @@ class _AptRecord(Struct, frozen=True):
         return {**{name: (version, before) for name, version, before in self.packages}, **self.along}
 
 
-def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, reserve: int) -> tuple[Apt, tuple[AptAction, ...]]:
+def prepare_system(task: Task, work: Work, journal: Journal, reserve: int) -> tuple[Apt, tuple[AptAction, ...]]:
     """Return how to call apt, and the packages with their installed versions, after every .deb is downloaded and verified.
 
     Adds unknown repositories, which the journal records. `reserve` bytes are about to be written next to the journal. Raises WorldError if
     apt refuses.
     """
-    system_apt = apt = aptget.require_apt(task, work.host)
+    system_apt = apt = aptget.require_apt(task, work.host, work.tooling(journal))
     installed = aptget.installed_versions(apt)
     held = aptget.marked(apt, "hold")
     packages = tuple(replace(package, installed=installed.get(package.name)) for package in task.apt)
     if any(repository.is_bundled for repository in task.repositories):
         apt = isolated_apt(task.repositories, apt, f"{journal.folder}/{_ISOLATED_FOLDER}", work.download, _BUNDLE_OPTIONS)
     elif task.repositories:
-        add_repositories(task.repositories, apt, journal, tooling, work.download)
-    aptget.update(apt, tooling)
+        add_repositories(task.repositories, apt, journal, work.download)
+    aptget.update(apt)
     arriving = aptget.simulate(apt, packages, held)
-    aptget.download(apt, packages, held, tooling)
+    aptget.download(apt, packages, held)
     replaced = {package.name for package in packages if package.installed not in (None, package.version)}
     replaced |= set(arriving) & set(installed)
-    _keep_leaving(system_apt, {name: installed[name] for name in replaced}, journal.folder, tooling, reserve)
-    keep_arriving(apt, arriving, journal.folder, tooling, reserve=reserve)
+    _keep_leaving(system_apt, {name: installed[name] for name in replaced}, journal.folder, reserve)
+    keep_arriving(apt, arriving, journal.folder, reserve=reserve)
     named = {package.name for package in packages}
     journal.add(
         "apt",
@@ -91,14 +91,14 @@ def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, r
     return apt, packages
 
 
-def change_system(apt: Apt, packages: tuple[AptAction, ...], journal: Journal, tooling: Tooling) -> float:
+def change_system(apt: Apt, packages: tuple[AptAction, ...], journal: Journal) -> float:
     """Install and hold the packages, and return the seconds that took; raises WorldError if apt refuses or installs something else."""
     held = aptget.marked(apt, "hold")
     journal.add("change")
-    result = aptget.install(apt, packages, held, tooling)
+    result = aptget.install(apt, packages, held)
     if not result.ok:
         raise WorldError(f"apt-get failed: {result.why()}", code="apt-failed", context=journal.log)
-    marked = apt.run(tooling, "apt-mark", "hold", *(package.name for package in packages))
+    marked = apt.run("apt-mark", "hold", *(package.name for package in packages))
     if not marked.ok:
         raise WorldError(f"the packages could not be held: {marked.why()}", code="apt-failed", context=journal.log)
     installed = aptget.installed_versions(apt)
@@ -109,14 +109,14 @@ def change_system(apt: Apt, packages: tuple[AptAction, ...], journal: Journal, t
     ]
     if wrong:
         raise WorldError("; ".join(wrong), code="not-as-planned", context=journal.log)
-    _remove_isolated_folder(apt, journal.folder, tooling)
+    _remove_isolated_folder(apt, journal.folder)
     return result.seconds
 
 
-def _remove_isolated_folder(apt: Apt, folder: str, tooling: Tooling) -> None:
+def _remove_isolated_folder(apt: Apt, folder: str) -> None:
     """Remove the lists of a bundle by apt's means, because they may belong to root while the journal belongs to this user."""
     if disk.kind(f"{folder}/{_ISOLATED_FOLDER}") == "folder":
-        apt.run(tooling, "rm", "-rf", "--", f"{folder}/{_ISOLATED_FOLDER}")
+        apt.run("rm", "-rf", "--", f"{folder}/{_ISOLATED_FOLDER}")
 
 
 # ---- the way back
@@ -126,26 +126,26 @@ def restore_system(past: PastApply, host: Host, tooling: Tooling) -> tuple[str, 
     """Put system packages and repositories back; returns what could not be put back. May be repeated."""
     if not past.changed_system:
         return ()
-    apt = aptget.find_apt(host)
+    apt = aptget.find_apt(host, tooling)
     if apt is None:
         return ("system packages: putting them back needs root",)
     left: list[str] = []
     try:
-        aptget.dpkg(apt, tooling, "--force-confold", "--configure", "-a")  # packages that a kill left unconfigured
-        _remove_isolated_folder(apt, past.folder, tooling)
+        aptget.dpkg(apt, "--force-confold", "--configure", "-a")  # packages that a kill left unconfigured
+        _remove_isolated_folder(apt, past.folder)
         record = past.last_of("apt", _AptRecord)
         if record is not None:
-            aptget.remove_unfinished_files(apt, record.unfinished, tooling)
-            left += _restore_packages(record, past.folder, apt, tooling)
-        left += restore_repositories(past, apt, tooling)
+            aptget.remove_unfinished_files(apt, record.unfinished)
+            left += _restore_packages(record, past.folder, apt)
+        left += restore_repositories(past, apt)
     except CudnnResolveError as error:
         left.append(error.message)
     return tuple(left)
 
 
-def _restore_packages(record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
+def _restore_packages(record: _AptRecord, folder: str, apt: Apt) -> list[str]:
     before = {name: version for name, (_, version) in record.changes.items()}
-    left = _unpack_half_installed(record, folder, apt, tooling)
+    left = _unpack_half_installed(record, folder, apt)
     installed = aptget.installed_versions(apt)
     present = aptget.present_packages(apt)
     new = [name for name, version in before.items() if version is None and name in present]
@@ -153,11 +153,11 @@ def _restore_packages(record: _AptRecord, folder: str, apt: Apt, tooling: Toolin
     old = [package for package in old if package.installed != package.version]
     names = [name for name in before if name in present]
     if names and (new or old or set(names) & aptget.marked(apt, "hold") - set(record.held)):
-        apt.run(tooling, "apt-mark", "unhold", *names)
+        apt.run("apt-mark", "unhold", *names)
     if old:
-        left += _reinstall(old, record, folder, apt, tooling)
+        left += _reinstall(old, record, folder, apt)
     if new:
-        result = aptget.purge(apt, new, tooling)
+        result = aptget.purge(apt, new)
         if not result.ok:
             left.append(f"{', '.join(new)} could not be removed: {result.why()}")
     installed, present = aptget.installed_versions(apt), aptget.present_packages(apt)
@@ -168,25 +168,23 @@ def _restore_packages(record: _AptRecord, folder: str, apt: Apt, tooling: Toolin
     for mark, marked in (("auto", automatic), ("hold", record.held)):
         again = [name for name in sorted(marked) if before.get(name)]
         if again:
-            apt.run(tooling, "apt-mark", mark, *again)
+            apt.run("apt-mark", mark, *again)
     return left
 
 
-def _reinstall(packages: list[AptAction], record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
+def _reinstall(packages: list[AptAction], record: _AptRecord, folder: str, apt: Apt) -> list[str]:
     """Install old versions from the kept .deb files if all are there, else from their repositories."""
     kept = aptget.deb_files({package.name: package.version for package in packages}, f"{folder}/{LEAVING_DEBS}").values()
     intact = [f"{folder}/{LEAVING_DEBS}/{name}" for name in kept if _is_intact(record, folder, f"{LEAVING_DEBS}/{name}")]
-    if len(intact) == len(packages):
-        result = aptget.dpkg(apt, tooling, "--force-confold", "-i", *intact)
-    else:
-        result = aptget.install(apt, packages, (), tooling)
+    has_all = len(intact) == len(packages)
+    result = aptget.dpkg(apt, "--force-confold", "-i", *intact) if has_all else aptget.install(apt, packages, ())
     if result.ok:
         return []
     modified = "; a kept .deb file was modified" if len(intact) < len(kept) else ""
     return [f"{', '.join(package.pin for package in packages)}: {result.why()}{modified}"]
 
 
-def _unpack_half_installed(record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
+def _unpack_half_installed(record: _AptRecord, folder: str, apt: Apt) -> list[str]:
     """Unpack packages again that a killed dpkg left half unpacked: only then it knows all their files, and can remove them.
 
     Returns the packages whose .deb file is not at hand any more.
@@ -197,9 +195,9 @@ def _unpack_half_installed(record: _AptRecord, folder: str, apt: Apt, tooling: T
     for name, version in arriving.items():  # one at a time, so that one failure does not stop the others
         kept = [f"{ARRIVING_DEBS}/{file}" for file in aptget.deb_files({name: version}, f"{folder}/{ARRIVING_DEBS}").values()]
         intact = [f"{folder}/{file}" for file in kept if _is_intact(record, folder, file)]
-        path = intact[0] if intact else _fetch_again(apt, name, version, folder, tooling)
+        path = intact[0] if intact else _fetch_again(apt, name, version, folder)
         if path is not None:
-            aptget.dpkg(apt, tooling, "--force-confold", "--force-depends", "--no-triggers", "--unpack", path)
+            aptget.dpkg(apt, "--force-confold", "--force-depends", "--no-triggers", "--unpack", path)
         elif kept:
             left.append(f"{name}={version}: its kept .deb file was modified and so not given to dpkg; files of the package may be left")
     return left
@@ -227,7 +225,7 @@ def version_changes(past: PastApply) -> list[tuple[str, str, str | None]]:
 # ---- .deb files kept in the journal's folder
 
 
-def _keep_leaving(apt: Apt, versions: Mapping[str, str], folder: str, tooling: Tooling, reserve: int) -> None:
+def _keep_leaving(apt: Apt, versions: Mapping[str, str], folder: str, reserve: int) -> None:
     """Keep the .deb files of packages that are replaced, as far as a repository still has them and there is room.
 
     `reserve` bytes are about to be written to the same disk by others.
@@ -235,10 +233,10 @@ def _keep_leaving(apt: Apt, versions: Mapping[str, str], folder: str, tooling: T
     target = f"{folder}/{LEAVING_DEBS}"
     disk.make_folder(target, 0o755)
     for name, version in sorted(versions.items()):
-        _fetch(apt, f"{name}={version}", target, tooling, reserve)
+        _fetch(apt, f"{name}={version}", target, reserve)
 
 
-def keep_arriving(apt: Apt, versions: Mapping[str, str], folder: str, tooling: Tooling, *, reserve: int = 0) -> None:
+def keep_arriving(apt: Apt, versions: Mapping[str, str], folder: str, *, reserve: int = 0) -> None:
     """Keep the .deb files of packages to install: hard links to apt's cache, or copies if there is room.
 
     A killed dpkg forgets the files that it had unpacked of a package until it unpacks that package again.
@@ -247,13 +245,13 @@ def keep_arriving(apt: Apt, versions: Mapping[str, str], folder: str, tooling: T
     disk.make_folder(target, 0o755)
     cached = aptget.deb_files(versions, cache)
     paths = [f"{cache}/{file}" for file in cached.values()]
-    if paths and not apt.run(tooling, "cp", "--force", "--link", "--target-directory", target, "--", *paths).ok:
+    if paths and not apt.run("cp", "--force", "--link", "--target-directory", target, "--", *paths).ok:
         _remove_files(target, cached.values())
         fits = _fits(sum(map(disk.size_of, paths)), target, reserve)  # all or none: they are useful but not essential
-        if fits and not apt.run(tooling, "cp", "--force", "--target-directory", target, "--", *paths).ok:
+        if fits and not apt.run("cp", "--force", "--target-directory", target, "--", *paths).ok:
             _remove_files(target, cached.values())
     for name in sorted(set(versions) - set(cached)):  # apt does not copy packages of a local repository into its cache
-        _fetch(apt, f"{name}={versions[name]}", target, tooling, reserve)
+        _fetch(apt, f"{name}={versions[name]}", target, reserve)
 
 
 def _kept_digests(folder: str) -> dict[str, str]:
@@ -269,22 +267,22 @@ def _is_intact(record: _AptRecord, folder: str, name: str) -> bool:
     return disk.kind(path) == "file" and disk.digest(path, "sha256") == record.debs.get(name)
 
 
-def _fetch_again(apt: Apt, name: str, version: str, folder: str, tooling: Tooling) -> str | None:
+def _fetch_again(apt: Apt, name: str, version: str, folder: str) -> str | None:
     """Let apt-get download and verify a package that replaces the kept file; returns its path, None if that fails."""
     target = f"{folder}/{ARRIVING_DEBS}"
     disk.make_folder(target, 0o755)
     _remove_files(target, aptget.deb_files({name: version}, target).values())
-    _fetch(apt, f"{name}={version}", target, tooling, 0)
+    _fetch(apt, f"{name}={version}", target, 0)
     return next((f"{target}/{file}" for file in aptget.deb_files({name: version}, target).values()), None)
 
 
-def _fetch(apt: Apt, pin: str, target: str, tooling: Tooling, reserve: int) -> None:
+def _fetch(apt: Apt, pin: str, target: str, reserve: int) -> None:
     """Download `name=version` if a repository has it and there is room; a failure leaves no partial file."""
     size = aptget.download_size(apt, pin)
     if size is None or not _fits(size, target, reserve):
         return
     before = set(disk.names_in(target))
-    if not apt.run(replace(tooling, cwd=target), apt.program, "download", "-q", pin).ok:
+    if not apt.run(apt.program, "download", "-q", pin, cwd=target).ok:
         _remove_files(target, set(disk.names_in(target)) - before)
 
 

@@ -13,7 +13,6 @@ from cudnn_resolve.execution.fetch import Download
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.run_tool import Tooling
 from cudnn_resolve.listener import Listener
 from cudnn_resolve.locking.locked_file import file_url
 from cudnn_resolve.locking.model import Lock
@@ -92,8 +91,7 @@ def _collect(
         subfolder = _folder_of(repository, platform)
         with disk_bundle.staging_folder(folder) as temporary:
             wanted = [package for package in packages if package.repository == repository.name]
-            tooling = Tooling(log=f"{temporary}/log")
-            fetched = fetch_packages(repository, wanted, architecture, disk.real(temporary), download, tooling)
+            fetched = fetch_packages(repository, wanted, architecture, disk.real(temporary), download, f"{temporary}/log")
             debs += [{"name": name, "version": version, "file": f"{subfolder}/{file}"} for name, version, file in fetched]
             _refuse_unlisted(f"{temporary}/files", f"{folder}/{subfolder}")
             for name in disk.names_in(f"{temporary}/files"):

@@ -434,10 +434,10 @@ def test_what_comes_is_linked_from_the_cache_of_apt_and_fetched_where_it_is_not_
     name = f"libcudnn8_{NEW}_amd64.deb"
     cached = world.root / "var/cache/apt/archives" / name
     cached.write_bytes((world.repository / name).read_bytes())
-    apt = aptget.find_apt(LinuxHost(environ=world.environ))
+    apt = aptget.find_apt(LinuxHost(environ=world.environ), Tooling(log=str(tmp_path / "log.txt")))
     assert apt is not None
 
-    keep_arriving(apt, {"libcudnn8": NEW, "libcudnn9-cuda-12": "9.3.0.75-1"}, str(tmp_path), Tooling(log=str(tmp_path / "log.txt")))
+    keep_arriving(apt, {"libcudnn8": NEW, "libcudnn9-cuda-12": "9.3.0.75-1"}, str(tmp_path))
 
     assert (tmp_path / ARRIVING_DEBS / name).samefile(cached)
     assert (tmp_path / ARRIVING_DEBS / "libcudnn9-cuda-12_9.3.0.75-1_amd64.deb").is_file()
@@ -454,12 +454,13 @@ def test_where_nothing_can_be_linked_it_is_copied_if_there_is_room(
     refusing.parent.mkdir(exist_ok=True)
     refusing.write_text('#!/bin/sh\ncase "$*" in *--link*) exit 1 ;; esac\nexec /bin/cp "$@"\n')
     refusing.chmod(0o755)
-    apt = aptget.find_apt(LinuxHost(environ={**world.environ, "PATH": f"{refusing.parent}:{world.environ['PATH']}"}))
+    environ = {**world.environ, "PATH": f"{refusing.parent}:{world.environ['PATH']}"}
+    apt = aptget.find_apt(LinuxHost(environ=environ), Tooling(log=str(tmp_path / "log.txt")))
     assert apt is not None
     if free is not None:
         monkeypatch.setattr(disk, "free_bytes", lambda _: free)
 
-    keep_arriving(apt, {"libcudnn8": NEW, "libcudnn9-cuda-12": "9.3.0.75-1"}, str(tmp_path), Tooling(log=str(tmp_path / "log.txt")))
+    keep_arriving(apt, {"libcudnn8": NEW, "libcudnn9-cuda-12": "9.3.0.75-1"}, str(tmp_path))
 
     assert len(list((tmp_path / ARRIVING_DEBS).iterdir())) == kept
 
