@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import Digest, Entry, bounds_for, capabilities_text, pythons_text, traps_for
-from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.row import Build, Index, Repository
 from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import BuildOutline
 from cudnn_resolve.report.text import Page, clean
@@ -58,8 +58,8 @@ def _table_rows(book: Book) -> list[tuple[str, ...]]:
         ("gpu", len(architectures), f"sm {architectures[0].capability}", f"sm {architectures[-1].capability}") if architectures else None,
         ("gpu cards", len(book.cards()), "", ""),
         ("pip packages", len(book.packages()), "", ""),
-        ("indexes", len(book.indexes()), "", ""),
-        ("apt repositories", len(book.repositories()), "", ""),
+        ("indexes", len(book.rows(Index)), "", ""),
+        ("apt repositories", len(book.rows(Repository)), "", ""),
     ]
     return [tuple(map(str, row)) for row in rows if row is not None]
 
