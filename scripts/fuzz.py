@@ -60,11 +60,12 @@ from cudnn_resolve.operations.package_set import subject_of_file
 from cudnn_resolve.operations.verdict import machine_name, verdict_on
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.report import check as verdicts
-from cudnn_resolve.report.doctor import markdown, render
+from cudnn_resolve.report.doctor import markdown, show_diagnosis
 from cudnn_resolve.report.document import DoctorDocument, document
-from cudnn_resolve.report.text import Style, clean
+from cudnn_resolve.report.text import clean
 from cudnn_resolve.requirement.file import read_requirements
 from cudnn_resolve.requirement.machine import machine_of
+from tests.pages import text_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 10
@@ -188,7 +189,7 @@ def fuzz_lists(chance: Chance) -> None:
     machine = machine_of(facts, BOOK)
     name = chance.choice(("-", "\udcff", chance.text().encode("utf-8", "replace").decode() or "x"))
     found = (verdict_on(subject_of_file(name, text, BOOK, machine), BOOK, machine, machine_name(facts, None)),)
-    assert "\x1b" not in verdicts.render(found, style=Style(), width=80, verbose=1)
+    assert "\x1b" not in text_of(verdicts.show_verdicts, found, width=80, verbose=1)
     assert not re.search(r"\x1b|<(?!br>)|^(?![|#*\dN-]|$)", verdicts.markdown(found), re.MULTILINE)
     for line in verdicts.github(found).removesuffix("\n").split("\n"):
         assert re.fullmatch(r"::(?:error|warning|notice) ?(?:file=[^:,]*,line=\d+,)?(?:title=\w+)?::[^\r\n\x1b]*", line), line
@@ -357,7 +358,7 @@ def _toml(value: Any) -> Any:
 def _check_output(diagnosis: Any) -> None:
     """Render the findings; AssertionError for a terminal escape, or input that a shell would execute."""
     json.dumps(document(DoctorDocument, diagnosis))
-    for text in (render(diagnosis, style=Style(), width=80), markdown(diagnosis)):
+    for text in (text_of(show_diagnosis, diagnosis, width=80), markdown(diagnosis)):
         assert "\x1b" not in text
         assert "\0" not in text
     for command in (remedy.command for finding in diagnosis.findings for remedy in finding.remedy if remedy.command):

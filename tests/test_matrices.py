@@ -11,6 +11,7 @@ from packaging.version import Version
 from cudnn_resolve.host.tables import DirectoryTables, open_book
 from cudnn_resolve.matrix import framework_rules, symptom_rules, table_rules
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import AptPattern
 from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import TABLES, table_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
@@ -105,7 +106,7 @@ def test_old_builds_of_jax_hold_ptx_for_the_last_of_their_gpus(book: Book) -> No
 
 
 def test_apt_has_no_nvtx_of_cuda_9_0(book: Book) -> None:
-    assert min(one.first for one in book.apt_patterns() if one.library == "nvtx") == CudaVersion("9.1")
+    assert min(one.first for one in book.rows(AptPattern) if one.library == "nvtx") == CudaVersion("9.1")
 
 
 def test_cudnn_from_7_on(book: Book) -> None:

@@ -10,7 +10,7 @@ from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import print_refusal
-from cudnn_resolve.cli.printing import clear_status, draw, message_style, message_width, messages, require_output, show
+from cudnn_resolve.cli.printing import clear_status, messages, require_output, say_page, show
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.host import terminal
 from cudnn_resolve.operations.options import ApplyRequest
@@ -18,6 +18,7 @@ from cudnn_resolve.operations.options import ApplyRequest
 if TYPE_CHECKING:
     from cudnn_resolve.operations.apply import ApplyResult, Interaction, Stopped
     from cudnn_resolve.planning.model import Plan
+    from cudnn_resolve.report.text import Page
 
 _PRESENT = ("yes", "dry_run", "force", "format", "output", "quiet", "verbose", "no_color", "restart")
 """Options that with `--resume` always replace those of the interrupted command."""
@@ -55,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
     request = request_of(ApplyRequest, args)
     if args.history:
         history = api.history(args.env or args.python)
-        from cudnn_resolve.report.apply import render_history
+        from cudnn_resolve.report.apply import show_history
 
-        show(history, output, lambda _, width: render_history(history.applies, width=width))
+        show(history, output, lambda page: show_history(page, history.applies))
         return ExitCode.OK
     if args.undo is not None:
         undone = api.undo(request, _number(args.undo), _interaction(args, output))
@@ -149,10 +150,13 @@ def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
 
     def confirm(plan: Plan) -> bool:
         if output.format == "text":
-            from cudnn_resolve.report.plan import render
+            from cudnn_resolve.report.plan import show_plan
 
-            text = render(plan, style=message_style(output), width=message_width(), verbose=output.verbose > 0)
-            draw(text + "\n", output)
+            def write(page: Page) -> None:
+                show_plan(page, plan, verbose=output.verbose > 0)
+                page.gap()  # before the question
+
+            say_page(write, output)
         clear_status()
         return bool(args.yes or args.dry_run or not terminal.can_answer() or terminal.ask("Apply this plan?"))
 
@@ -162,7 +166,7 @@ def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
 def _finish(result: ApplyResult, output: Output, args: argparse.Namespace, *, head: str | None = None) -> int:
     execution = result.execution
     assert execution is not None
-    from cudnn_resolve.report.apply import render
+    from cudnn_resolve.report.apply import show_execution
 
-    show(result, output, lambda style, width: render(execution, style=style, width=width, head=head, python=args.python, env=args.env))
+    show(result, output, lambda page: show_execution(page, execution, head=head, python=args.python, env=args.env))
     return 130 if execution.status == "interrupted" else int(execution.exit_code)

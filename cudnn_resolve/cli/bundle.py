@@ -12,7 +12,7 @@ from cudnn_resolve.cli.plan import print_refusal
 from cudnn_resolve.cli.printing import messages, show
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import BundleRequest
-from cudnn_resolve.report.bundle import render
+from cudnn_resolve.report.bundle import show_bundle
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,5 +42,5 @@ def run(args: argparse.Namespace) -> int:
     result = api.bundle(request, messages(output))
     if result.plan is not None:
         return print_refusal(result, result.plan, output)
-    show(result, output, lambda _, width: render(result.to_json(), width=width, verbose=output.verbose > 0, is_check=request.check))
+    show(result, output, lambda page: show_bundle(page, result.to_json(), verbose=output.verbose > 0, is_check=request.check))
     return ExitCode.OK

@@ -12,11 +12,9 @@ from cudnn_resolve.cli.arguments import add_options, add_output_options, output_
 from cudnn_resolve.cli.printing import emit, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CheckRequest
-from cudnn_resolve.report.text import Style
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Verdict
-    from cudnn_resolve.operations.check import CheckResult
 
 FORMATS = ("text", "json", "html", "markdown", "sarif", "github", "junit")
 
@@ -58,14 +56,8 @@ def run(args: argparse.Namespace) -> int:
     }
     if output.format in printers:
         emit(printers[output.format](result.verdicts), output)
+    elif result.changes:
+        show(result, output, lambda page: report.show_comparisons(page, result.changes))
     else:
-        show(result, output, lambda style, width: _text(result, style, width, output.verbose))
+        show(result, output, lambda page: report.show_verdicts(page, result.verdicts, verbose=output.verbose))
     return ExitCode.NO if result.is_broken else ExitCode.OK
-
-
-def _text(result: CheckResult, style: Style, width: int, verbose: int) -> str:
-    from cudnn_resolve.report import check as report
-
-    if result.changes:
-        return report.render_diff(result.changes, style=style, width=width)
-    return report.render(result.verdicts, style=style, width=width, verbose=verbose)

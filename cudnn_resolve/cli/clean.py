@@ -9,7 +9,7 @@ from cudnn_resolve.cli.arguments import add_options, add_output_options, output_
 from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CleanRequest
-from cudnn_resolve.report.clean import render
+from cudnn_resolve.report.clean import show_usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,5 +23,5 @@ def run(args: argparse.Namespace) -> int:
     """Print the disk space in use, and what was freed."""
     output = output_of(args)
     result = api.clean(request_of(CleanRequest, args))
-    show(result, output, lambda _, width: render(result.to_json(), width=width))
+    show(result, output, lambda page: show_usage(page, result.to_json()))
     return ExitCode.OK

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the facts; exit code 0 even if the machine has problems."""
     output = output_of(args)
     facts = api.detect(request_of(MachineOptions, args))
-    from cudnn_resolve.report.detect import render
+    from cudnn_resolve.report.detect import show_facts
 
-    show(facts, output, lambda style, width: render(facts, style=style, width=width, verbose=output.verbose > 0))
+    show(facts, output, lambda page: show_facts(page, facts, verbose=output.verbose > 0))
     return ExitCode.OK

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if output.format == "markdown":
         emit(report.markdown(diagnosis) + "".join(f"\n{remark}\n" for remark in diagnosis.overlays), output)
     else:
-        show(diagnosis, output, lambda style, width: report.render(diagnosis, style=style, width=width))
+        show(diagnosis, output, lambda page: report.show_diagnosis(page, diagnosis))
     if args.fix:
         return fix_all(diagnosis, args, output)
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK

@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
     if request.verb == "lock":
         output = replace(output, output=None)  # -o names the locks
     result = api.fleet(request, messages(output))
-    from cudnn_resolve.report.fleet import render
+    from cudnn_resolve.report.fleet import show_answer
 
-    show(result, output, lambda style, width: render(result, style=style, width=width, verbose=output.verbose > 0))
+    show(result, output, lambda page: show_answer(page, result, verbose=output.verbose > 0))
     if result.status == "failed":
         return _FAILURE_CODES.get(request.verb, ExitCode.NO)
     return ExitCode.NO if result.status == "no" else ExitCode.OK

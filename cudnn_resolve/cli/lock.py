@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(request: LockRequest, output: Output) -> int:
     result = api.check_lock(request, messages(output))
-    from cudnn_resolve.report.lock import render_check
+    from cudnn_resolve.report.lock import show_check
 
     path = request.output or LOCK
-    show(result, output, lambda style, width: render_check(result.lock, result.differences, path, style=style, width=width))
+    show(result, output, lambda page: show_check(page, result.lock, result.differences, path))
     return ExitCode.NO if result.differences else ExitCode.OK
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import messages, say, show
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest
-from cudnn_resolve.report.text import Page, Style
+from cudnn_resolve.report.text import Page
 
 if TYPE_CHECKING:
-    from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult
+    from cudnn_resolve.operations.matrix import MatrixCheckResult
 
 _ACTIONS = "overview, lookup, check of the tables, or web pages of what runs where and together"
 _EXAMPLES = """\
@@ -51,14 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if request.action == "check":
         return _check(request, output)
     answer = api.matrix_show(request) if request.action == "show" else api.matrix_list(request)
-    show(answer, output, lambda style, width: _drawn(answer, style, width))
+    show(answer, output, answer.show)
     return ExitCode.OK
-
-
-def _drawn(answer: Answer[Any], style: Style, width: int) -> str:
-    page = Page(style, width)
-    answer.show(page)
-    return page.text()
 
 
 def _site(request: MatrixRequest, output: Output) -> int:
@@ -76,12 +70,13 @@ def _site(request: MatrixRequest, output: Output) -> int:
 
 def _check(request: MatrixRequest, output: Output) -> int:
     result = api.check_matrix(request, messages(output))
-    show(result, output, lambda *_: _check_text(result))
+    show(result, output, lambda page: _show_check(page, result))
     return ExitCode.NO if result.status == "faulty" else ExitCode.OK
 
 
-def _check_text(result: MatrixCheckResult) -> str:
-    from cudnn_resolve.report.matrix import render_faults, render_live
+def _show_check(page: Page, result: MatrixCheckResult) -> None:
+    from cudnn_resolve.report.matrix import show_faults, show_live
 
-    text = render_faults(result.faults, ", ".join(result.tables))
-    return text if result.live is None else text + render_live(result.live.rows, result.live.faults, result.live.unread)
+    show_faults(page, result.faults, ", ".join(result.tables))
+    if result.live is not None:
+        show_live(page, result.live.rows, result.live.faults, result.live.unread)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, lock_among, output_of, request_of
-from cudnn_resolve.cli.printing import draw, emit, message_style, message_width, messages, print_value, say, style_of, width_of
+from cudnn_resolve.cli.printing import emit, messages, print_value, say, say_page, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import PlanRequest
 
@@ -55,17 +55,14 @@ def print_refusal(result: Result, plan: PlanResult, output: Output) -> int:
 
 def print_plan(plan: PlanResult, output: Output) -> int:
     """Print the plan or the conflict, and return the exit code."""
-    from cudnn_resolve.report.plan import render, verdict
+    from cudnn_resolve.report.plan import show_plan, verdict
 
-    verbose = output.verbose > 0
-    if output.format in ("json", "html"):
-        print_value(plan, output)
-    elif not plan.is_satisfiable and output.format != "text":  # a file to run is not written; the conflict is a message
-        draw(render(plan, style=message_style(output), width=message_width()), output)
-    elif output.quiet:
+    if not plan.is_satisfiable and output.format not in _REPORTS:  # a file to run is not written; the conflict is a message
+        say_page(lambda page: show_plan(page, plan), output)
+    elif output.quiet and output.format == "text":
         emit(verdict(plan), output)
     else:
-        emit(render(plan, style=style_of(output), width=width_of(output), verbose=verbose, command=plan.command), output)
+        show(plan, output, lambda page: show_plan(page, plan, verbose=output.verbose > 0, command=plan.command))
     if plan.conflict is not None and output.output is not None:
         effect = "is not written" if output.format not in _REPORTS else "says why"
         say(f"there is no plan, and {output.output} {effect}: {plan.conflict.message}", output)

@@ -12,7 +12,7 @@ from cudnn_resolve.cli.progress import StatusLine, wrapped
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
 from cudnn_resolve.listener import SILENT, Listener
-from cudnn_resolve.report.text import UNBROKEN, Style, clean, wrap
+from cudnn_resolve.report.text import UNBROKEN, Page, Style, clean
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.arguments import Output
@@ -51,11 +51,14 @@ def say(text: str, options: Output) -> None:
         print(wrapped(clean(text, lines=True)), file=sys.stderr)
 
 
-def draw(text: str, options: Output) -> None:
-    """Print text of a report to standard error, which is already clean and may be coloured."""
+def say_page(write: Callable[[Page], None], options: Output) -> None:
+    """Print the page that `write` fills to standard error, unless quiet."""
     if sys.stderr is not None and not options.quiet:
+        style = Style(options.color and terminal.wants_color(sys.stderr))
+        page = Page(style, terminal.width(sys.stderr) if terminal.is_measured(sys.stderr) else UNBROKEN)
+        write(page)
         clear_status()
-        sys.stderr.write(text)
+        sys.stderr.write(page.text())
         sys.stderr.flush()
 
 
@@ -92,14 +95,16 @@ def print_value(result: Result, options: Output) -> None:
     emit(render(result.to_json(), __version__), options)
 
 
-def show(result: Result, options: Output, draw: Callable[[Style, int], str]) -> None:
-    """Print a result in the chosen format; `draw` makes the text, for a style and a width, to which remarks on overlays are added."""
+def show(result: Result, options: Output, write: Callable[[Page], None]) -> None:
+    """Print a result in the chosen format; for text, `write` fills a page, to which remarks on overlays are added."""
     if options.format != "text":
         print_value(result, options)
         return
-    width = width_of(options)
-    remarks = (line for remark in getattr(result, "overlays", ()) for line in wrap(clean(remark), width=width, first="! "))
-    emit(draw(style_of(options), width) + "".join(f"{line}\n" for line in remarks), options)
+    page = Page(style_of(options), width_of(options))
+    write(page)
+    for remark in getattr(result, "overlays", ()):
+        page.paragraph(remark, "! ")
+    emit(page.text(), options)
 
 
 def clear_status(*, is_over: bool = False) -> None:
@@ -127,13 +132,3 @@ def style_of(options: Output) -> Style:
 def width_of(options: Output) -> int:
     """Width of the result; unlimited in a pipe or a file."""
     return terminal.width(sys.stdout) if options.output is None and terminal.is_measured(sys.stdout) else UNBROKEN
-
-
-def message_style(options: Output) -> Style:
-    """Style of reports on standard error."""
-    return Style(options.color and terminal.wants_color(sys.stderr))
-
-
-def message_width() -> int:
-    """Width of reports on standard error."""
-    return terminal.width(sys.stderr) if terminal.is_measured(sys.stderr) else UNBROKEN

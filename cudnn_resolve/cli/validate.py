@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> int:
 
         emit(render_junit(result), output)
     else:
-        from cudnn_resolve.report.validate import render
+        from cudnn_resolve.report.validate import show_validation
 
-        show(result, output, lambda style, width: render(result, style=style, width=width, verbose=output.verbose > 0))
+        show(result, output, lambda page: show_validation(page, result, verbose=output.verbose > 0))
     return ExitCode.NO if result.status == "failed" else ExitCode.OK
 
 

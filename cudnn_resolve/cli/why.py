@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.OK if conflict is None else ExitCode.NO
     if chain is None:
         return print_plan(result.plan, output)
-    from cudnn_resolve.report.why import render
+    from cudnn_resolve.report.why import show_chain
 
-    show(result, output, lambda style, width: render(chain, style=style, width=width))
+    show(result, output, lambda page: show_chain(page, chain))
     return ExitCode.OK

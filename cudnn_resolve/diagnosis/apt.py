@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.library_path import missing
+from cudnn_resolve.matrix.row import AptPattern, Repository
 from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _library_values(matches: Iterable[Match], book: Book) -> dict[str, str]:
     for library in missing(matches):
         if library.family == "cuda" and not library.windows and re.fullmatch(r"\d{1,2}\.\d", library.version or ""):
             cuda = CudaVersion(library.version or "")
-            rows = (row for row in book.apt_patterns() if row.library == library.component)
+            rows = (row for row in book.rows(AptPattern) if row.library == library.component)
             names = [row.name for row in rows if row.first <= cuda <= (row.last or cuda)]
             return {"apt_library": names[0].format(major=cuda.major, minor=cuda.minor)} if names else {}
     return {}
@@ -146,7 +147,7 @@ def _repository_values(text: str, facts: Facts | None, book: Book) -> dict[str, 
 
 def _cuda_repositories(book: Book) -> dict[str, str]:
     """Fields from the tables, not from an address in a log: what is downloaded there is installed."""
-    known = [row for row in book.repositories() if row.keyring and _CUDA_PATH in row.url]
+    known = [row for row in book.rows(Repository) if row.keyring and _CUDA_PATH in row.url]
     newest = max(known, key=lambda row: row.keyring or "")
     return {"repositories": newest.url.partition(_CUDA_PATH)[0] + _CUDA_PATH, "newest_keyring": newest.keyring or ""}
 
@@ -264,7 +265,7 @@ def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
     """Keyring package of the repository in the message, else of the one for this distribution."""
     named = re.search(_REPO, text)
     arch = named[2] if named else None
-    for repository in book.repositories():
+    for repository in book.rows(Repository):
         if repository.keyring and (
             (named and f"/{named[1]}/{arch}/" in repository.url) or (not named and _is_here(repository.os, facts) and "nvidia" in text)
         ):

@@ -12,6 +12,7 @@ from cudnn_resolve.diagnosis.weigh import strengthened, superseded
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.row import Architecture
+from cudnn_resolve.matrix.symptom import Clue
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 _REPORTS_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen")
@@ -215,7 +216,7 @@ def compare_driver_with_builds(found: Suspects, case: Case) -> Suspects:
 
 def _newest_cudas(old: Suspect, case: Case) -> list[CudaVersion]:
     """The newest CUDA of each framework that the messages name."""
-    words = (clue.values.items() for clue in case.book.clues() if clue.tells == "framework" and not clue.field and not clue.symptoms)
+    words = (clue.values.items() for clue in case.book.rows(Clue) if clue.tells == "framework" and not clue.field and not clue.symptoms)
     known = [pair for pairs in words for pair in pairs]
     named = {value for match in old.matches for word, value in known if word in match.text.casefold()}
     rows = [case.book.framework(name).builds for value in named if (name := case.book.framework_of(value))]

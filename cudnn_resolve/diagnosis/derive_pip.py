@@ -33,6 +33,7 @@ from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts, Platform
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import WheelRelease
+from cudnn_resolve.matrix.symptom import Clue
 
 _PYTHON, _PIN = "pip_wheel_unavailable_for_python", "pip_pin_unavailable"
 _LISTED, _LOCAL, _ANOTHER = "pip-versions-listed", "pip-local-pin", "pip-another-python"
@@ -131,7 +132,7 @@ def name_misspelt(found: Suspects, case: Case) -> Suspects:
     name = re.split(r"[^\w.-]", str(match.fields["requirement"]))[0].lower().replace("_", "-")
     names = {*case.book.packages(), *(each for one in case.book.frameworks() for each in case.book.distributions(one))}
     meant = next((known for known in sorted(names) if _is_slip(name, known)), None)
-    is_of_conda = any(name in clue.values for clue in case.book.clues() if clue.id == _OF_CONDA)
+    is_of_conda = any(name in clue.values for clue in case.book.rows(Clue) if clue.id == _OF_CONDA)
     if not is_of_conda and (meant is None or name in names or case.book.companion_of(name)):
         return found
     if is_of_conda:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cudnn_resolve.facts.distribution import OLDEST_OF_UV
+from cudnn_resolve.matrix.row import Index
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
@@ -184,7 +185,7 @@ def _named(matches: Iterable[Match], book: Book) -> Iterable[str]:
 
 def of_ended_index(name: str, newest: tuple[int, int], own: tuple[int, int] | None, done: Installation, book: Book) -> dict[str, str]:
     """Fields for a package without a requested release, if the only named index has no build of it for the newest Pythons any more."""
-    row = next((row for row in book.indexes() if [row.url.rstrip("/")] == [url.rstrip("/") for url in done.urls]), None)
+    row = next((row for row in book.rows(Index) if [row.url.rstrip("/")] == [url.rstrip("/") for url in done.urls]), None)
     if row is None or book.framework_of(name) is None:
         return {}
     tags = {tag for build in book.builds_of(name) if build.index == row.id for tag in build.pythons}
@@ -199,7 +200,7 @@ def of_ended_index(name: str, newest: tuple[int, int], own: tuple[int, int] | No
 
 def _is_known(url: str, book: Book) -> bool:
     """True for an index of the tables, or one beside it: from others nothing is to be installed because a log says so."""
-    return re.fullmatch(_URL, url) is not None and "/.." not in url and any(url.startswith(parent_of(row.url)) for row in book.indexes())
+    return re.fullmatch(_URL, url) is not None and "/.." not in url and any(url.startswith(parent_of(row.url)) for row in book.rows(Index))
 
 
 def parent_of(url: str) -> str:

@@ -16,7 +16,7 @@ from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.distribution import OLDEST_OF_UV
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.row import WheelRelease
+from cudnn_resolve.matrix.row import Index, WheelRelease
 from cudnn_resolve.resolution.tag import TargetPython, serves_python
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def other_index(wanted: Wanted, done: Installation, book: Book) -> OtherIndex | 
     if not variants or set(asked) & set(variants):
         return None
     older = [variant for variant in variants if int(variant[2:]) <= int(asked[0][2:])]
-    is_known = any(row.url.rstrip("/").endswith(f"/{asked[0]}") for row in book.indexes())
+    is_known = any(row.url.rstrip("/").endswith(f"/{asked[0]}") for row in book.rows(Index))
     if not is_known and wanted.local in asked:  # an index of old builds, which may well have it
         return None
     return OtherIndex(asked=asked[0], is_known=is_known, variants=variants, url=urls[older[-1] if older else variants[0]])
@@ -233,7 +233,7 @@ def other_index(wanted: Wanted, done: Installation, book: Book) -> OtherIndex | 
 
 def only_index(wanted: Wanted, done: Installation, book: Book) -> str | None:
     """The index that is searched alone although it is for other packages, while the default index has the requested one."""
-    served = {name for row in book.indexes() for name in row.serves if any(url.startswith(parent_of(row.url)) for url in done.urls)}
+    served = {name for row in book.rows(Index) for name in row.serves if any(url.startswith(parent_of(row.url)) for url in done.urls)}
     is_alone = done.is_known and len(done.options) == 2 and done.options[0] in ONE_INDEX
     return done.urls[0] if is_alone and wanted.name not in served and book.is_harvested(wanted.name) else None
 

@@ -257,7 +257,7 @@ class Remedies:
     def _rows(self, cause: str, features: frozenset[str]) -> Iterator[Help]:
         """Rows of the tables for a cause with these features, fallbacks last."""
         has_no_card = cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
-        for row in sorted(self.book.helps(), key=lambda row: row.fallback):
+        for row in sorted(self.book.rows(Help), key=lambda row: row.fallback):
             is_of_cause = cause in (row.cause, *row.also) and (not has_no_card or "no-card" in row.needs)
             if not is_of_cause or not features.issuperset(row.needs):
                 continue

@@ -39,6 +39,7 @@ from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
 from cudnn_resolve.matrix.library_name import library_of
+from cudnn_resolve.matrix.row import RemovedName
 from cudnn_resolve.matrix.symptom import Clue
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -268,7 +269,7 @@ class RemedyFields:
 
     def _clues(self, tells: str, match: Match) -> Iterator[str]:
         """Values that the clues of the tables read in one message."""
-        return (value for clue in self.book.clues() if clue.tells == tells for value in _told_by(clue, match))
+        return (value for clue in self.book.rows(Clue) if clue.tells == tells for value in _told_by(clue, match))
 
     def _of_traceback(self, matches: Sequence[Match]) -> str | None:
         """Framework of the last frame in the traceback before a finding."""
@@ -298,7 +299,7 @@ class RemedyFields:
             values["built"], values["next"] = f"{wanted.major}.{wanted.minor}", str(wanted.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {"glibc_from": "", "gxx": ""}
-        clues = [clue for clue in self.book.clues() if clue.tells not in _NO_FIELDS]
+        clues = [clue for clue in self.book.rows(Clue) if clue.tells not in _NO_FIELDS]
         values |= {clue.tells: value for match in matches for clue in clues for value in _told_by(clue, match)}
         values |= system_values(self.case, is_windows=self.stack.is_windows)
         python = None if self.stack.is_windows else self.stack.python
@@ -307,7 +308,7 @@ class RemedyFields:
         if (there := _BINDINGS.search(finding.summary)) is not None:
             values["bindings"] = f"R{there[1]}"
         for match in matches[:1]:
-            values |= removed_values(match.text, self.book.removed_names(), imported=match.fields.get("partner", ""))[0]
+            values |= removed_values(match.text, self.book.rows(RemovedName), imported=match.fields.get("partner", ""))[0]
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
         values |= self._told_values(matches, values["pip"])
         values["image"] = image_of(self.case.matches)

@@ -11,6 +11,7 @@ from cudnn_resolve.diagnosis.log_stack import texts
 from cudnn_resolve.diagnosis.model import values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.matrix.evidence import evidence_of
+from cudnn_resolve.matrix.row import Index
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
@@ -55,7 +56,7 @@ def _index(version: str, package: str, book: Book) -> str | None:
     release, _, variant = version.partition("+")
     if package == "xformers" and within("<2.1", release):  # those before 0.0.22.post4 are only on the default index
         return None
-    row = next((row for row in book.indexes() if row.id == f"pytorch-{variant}" and package in row.serves), None)
+    row = next((row for row in book.rows(Index) if row.id == f"pytorch-{variant}" and package in row.serves), None)
     return row.url if row is not None and row.kind == "simple" else None
 
 

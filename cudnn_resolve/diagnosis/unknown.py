@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Match
 from cudnn_resolve.diagnosis.removed_name import removed_values
+from cudnn_resolve.matrix.row import RemovedName
+from cudnn_resolve.matrix.symptom import Clue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cudnn_resolve.diagnosis.match import Reader
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import RemovedName
-    from cudnn_resolve.matrix.symptom import Clue
 
 _UNKNOWN, _NAMED = 0.5, 0.8
 """Confidence of a failure of unknown cause, and of a name that is known to be of another release."""
@@ -111,7 +111,7 @@ def unknown_failure(died: Match, reader: Reader, book: Book, removed: Iterable[R
     last = _telling(died, reader)
     shown, imported = _text(last, reader), _imported(last, reader)
     text = re.sub(_HEAD, "", shown)
-    folded, clues, cause = text.casefold(), book.clues(), book.causes()["unrecognised"]
+    folded, clues, cause = text.casefold(), book.rows(Clue), book.causes()["unrecognised"]
     told = {value for clue in clues if clue.tells == "error_kind" for word, value in clue.values.items() if word in folded}
     kind = _kind(died, last, text, reader, is_told=bool(told))
     frames = _frames(reader, last.line)
@@ -119,7 +119,7 @@ def unknown_failure(died: Match, reader: Reader, book: Book, removed: Iterable[R
     values: dict[str, str] = {}
     features: set[str] = set()
     if kind == "python-failure":
-        asked = removed_values(text, book.removed_names() if removed is None else removed, packages, imported)
+        asked = removed_values(text, book.rows(RemovedName) if removed is None else removed, packages, imported)
         values, features = _of_python(text, frames, packages, clues, asked)
         features = features | (told - {"name-asked"} or told)
     if kind == "build-failure":

@@ -15,12 +15,11 @@ from cudnn_resolve.resolution.model import Range
 Status = Literal["ok", "unknown", "no", "failed"]
 
 
-class HostReport(Struct, frozen=True, kw_only=True):
-    """Facts of one host, or why there are none."""
+class HostFacts(Struct, frozen=True, kw_only=True):
+    """A host with its facts."""
 
-    name: str
-    facts: Facts | None = None
-    fault: str | None = None
+    host: str
+    facts: Facts
 
 
 class HostFault(Struct, frozen=True, kw_only=True):

@@ -73,10 +73,6 @@ class Book:
         builds = self._framework(framework).builds if framework is not None else ()
         return tuple(build for build in builds if build.package == distribution)
 
-    def bounds(self, framework: str) -> tuple[row.Bound, ...]:
-        """Bounds of a framework, by its own name, without reading its builds."""
-        return self.rows(row.Bound, framework)
-
     @_once
     def head(self, framework: str) -> row.Head:
         """Head of a framework, by its own name, each field from the topmost layer that sets it."""
@@ -128,7 +124,7 @@ class Book:
     def _framework(self, name: str) -> row.Framework:
         head = self.head(name)
         fields = {field: getattr(head, field) for field in head.__struct_fields__}
-        return row.Framework(builds=self.rows(row.Build, name), bounds=self.bounds(name), **fields)
+        return row.Framework(builds=self.rows(row.Build, name), bounds=self.rows(row.Bound, name), **fields)
 
     @cached_property
     def _framework_names(self) -> dict[str, str]:
@@ -259,14 +255,6 @@ class Book:
         """All causes by id."""
         return {cause.id: cause for cause in self.rows(symptom.Cause)}
 
-    def helps(self) -> tuple[symptom.Help, ...]:
-        """All remedies, the least invasive of each cause first."""
-        return self.rows(symptom.Help)
-
-    def clues(self) -> tuple[symptom.Clue, ...]:
-        """Words in messages that tell more than a cause."""
-        return self.rows(symptom.Clue)
-
     # -- CUDA and cuDNN --------------------------------------------------------------------------------------------------------
 
     def first_cuda(self) -> CudaVersion:
@@ -333,10 +321,6 @@ class Book:
         """Driver branches, oldest first."""
         return self._sorted(row.Branch, "number")
 
-    def forward(self) -> tuple[row.Forward, ...]:
-        """Pairs of a forward-compatibility package and a base branch."""
-        return self.rows(row.Forward)
-
     def floor(self, cuda_major: int) -> DriverVersion | None:
         """Oldest driver for a CUDA major under minor-version compatibility; None if the major has none."""
         found = self._by(row.Floor, "cuda_major").get(cuda_major)
@@ -367,22 +351,6 @@ class Book:
         return not_newer[-1].cuda if not_newer else None
 
     # -- apt, indexes, sources -------------------------------------------------------------------------------------------------
-
-    def removed_names(self) -> tuple[row.RemovedName, ...]:
-        """Names that some releases of packages and of Python do not have."""
-        return self.rows(row.RemovedName)
-
-    def repositories(self) -> tuple[row.Repository, ...]:
-        """All apt repositories."""
-        return self.rows(row.Repository)
-
-    def apt_patterns(self) -> tuple[row.AptPattern, ...]:
-        """Names and versions of the apt packages of the CUDA runtime."""
-        return self.rows(row.AptPattern)
-
-    def indexes(self) -> tuple[row.Index, ...]:
-        """Package indexes that rows refer to, besides the configured one."""
-        return self.rows(row.Index)
 
     def index(self, id: str) -> row.Index:
         """One package index; KeyError if unknown."""

@@ -14,7 +14,7 @@ from packaging.version import Version
 from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import evidence_rows
-from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
+from cudnn_resolve.matrix.row import AptPattern, Build, ExtraRelease, Index, WheelRelease
 from cudnn_resolve.matrix.row_fault import Fault, Placed
 from cudnn_resolve.matrix.wheel_content import MeasuredBuild
 from cudnn_resolve.version import CodeTarget, CudnnVersion, versions_agree
@@ -45,7 +45,7 @@ def whole_heads(book: Book, frameworks: Iterable[str] | None = None) -> Iterator
 
 def known_indexes(book: Book, frameworks: Iterable[str] | None = None) -> Iterator[Fault]:
     """The index of a build or release is `default` or a row of index.toml, and serves the package."""
-    serves = {index.id: index.serves for index in book.indexes()}
+    serves = {index.id: index.serves for index in book.rows(Index)}
     for framework in book.frameworks() if frameworks is None else frameworks:
         wheels: Iterator[Placed[Build] | Placed[ExtraRelease]]
         wheels = chain(book.placed(Build, framework), book.placed(ExtraRelease, framework))
@@ -122,7 +122,7 @@ def extras_exist(book: Book) -> Iterator[Fault]:
 
 def libraries_reachable(book: Book) -> Iterator[Fault]:
     """Every library that a build expects on the system comes by pip or by apt."""
-    by_apt = {pattern.library for pattern in book.apt_patterns()}
+    by_apt = {pattern.library for pattern in book.rows(AptPattern)}
     for placed in book.placed(Build):
         build = placed.row
         if build.cuda is None or build.delivery != "system":

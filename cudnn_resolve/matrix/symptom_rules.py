@@ -11,7 +11,7 @@ from cudnn_resolve.matrix.anchor import key_of, may_match
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
 from cudnn_resolve.matrix.row_fault import Fault, Placed
-from cudnn_resolve.matrix.symptom import Cause, Help, Symptom
+from cudnn_resolve.matrix.symptom import Cause, Clue, Help, Symptom
 
 DERIVED = frozenset(
     """
@@ -99,7 +99,7 @@ def lines_chosen(book: Book) -> Iterator[Fault]:
 def causes_known(book: Book) -> Iterator[Fault]:
     """Every cause that a row names is a [[cause]], and every cause has a remedy."""
     known = book.causes()
-    helped = {remedy.cause for remedy in book.helps()}
+    helped = {remedy.cause for remedy in book.rows(Help)}
     for placed in book.placed(Symptom):
         symptom = placed.row
         if symptom.cause is not None and symptom.cause not in known:
@@ -135,7 +135,7 @@ def sentences_filled(book: Book) -> Iterator[Fault]:
 
 def features_known(book: Book) -> Iterator[Fault]:
     """Features in `needs` and `unless` come from another row or from the program."""
-    clues = {value for row in book.clues() if row.tells in ("feature", "error_kind") for value in row.values.values()}
+    clues = {value for row in book.rows(Clue) if row.tells in ("feature", "error_kind") for value in row.values.values()}
     known = {row.feature for row in book.symptoms() if row.feature} | clues | DERIVED
     rows: Iterator[Placed[Symptom] | Placed[Help]] = chain(book.placed(Symptom), book.placed(Help))
     for placed in rows:
@@ -147,7 +147,7 @@ def features_known(book: Book) -> Iterator[Fault]:
 
 def remedies_filled(book: Book) -> Iterator[Fault]:
     """The fields in a remedy come from the program or a pattern; a remedy with another field would never be shown."""
-    known = FIELDS | {row.tells for row in book.clues()}
+    known = FIELDS | {row.tells for row in book.rows(Clue)}
     known |= {name for row in book.symptoms() for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
     for placed in book.placed(Help):
         row = placed.row

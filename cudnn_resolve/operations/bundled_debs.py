@@ -17,6 +17,7 @@ from cudnn_resolve.listener import Listener
 from cudnn_resolve.locking.locked_file import file_url
 from cudnn_resolve.locking.model import Lock
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Repository
 from cudnn_resolve.planning.model import AptAction, AptRepository, Plan, Step
 from cudnn_resolve.requirement.machine import Machine
 
@@ -33,7 +34,7 @@ def repositories_of(lock: Lock, machines: Mapping[str, Machine], book: Book) -> 
 
 def known_repositories(names: Collection[str], arch: str | None, book: Book) -> tuple[AptRepository, ...]:
     """The repositories of these names; none unless the tables know each of them and its key."""
-    rows = [row for row in book.repositories() if row.name in names and row.arch == arch and row.key and row.key_file]
+    rows = [row for row in book.rows(Repository) if row.name in names and row.arch == arch and row.key and row.key_file]
     if {row.name for row in rows} != set(names):
         return ()
     return tuple(AptRepository(name=row.name, url=row.url, key_url=f"{row.url}{row.key_file}", fingerprint=row.key or "") for row in rows)

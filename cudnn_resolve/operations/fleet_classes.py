@@ -41,14 +41,14 @@ def classes_of(request: FleetRequest, book: Book, listener: Listener) -> tuple[t
     for number, report in enumerate(hosts(request, book, listener), start=1):
         if number % 500 == 0:
             listener.tell(f"facts of {number} hosts")
+        if isinstance(report, HostFault):
+            faults.append(report)
+            continue
         try:
-            if report.facts is not None:
-                refuse_other_systems(report.facts)
-                classes.add(report.name, report.facts)
+            refuse_other_systems(report.facts)
+            classes.add(report.host, report.facts)
         except CudnnResolveError as error:
-            faults.append(HostFault(host=report.name, why=str(error)))
-        if report.fault is not None:
-            faults.append(HostFault(host=report.name, why=report.fault))
+            faults.append(HostFault(host=report.host, why=str(error)))
     groups = classes.build()
     if not groups and faults:
         kind = WorldError if request.inventory else InputError

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import ContradictionError, CudnnResolveError
 from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, parse_object
 from cudnn_resolve.facts.model import Facts, Packages
-from cudnn_resolve.fleet.model import HostReport
+from cudnn_resolve.fleet.model import HostFacts, HostFault
 from cudnn_resolve.host import disk
 from cudnn_resolve.listener import Listener
 from cudnn_resolve.matrix.book import Book
@@ -33,7 +33,7 @@ _MAX_NODES = 20_000
 _KEYS = frozenset(FactsFile.__struct_fields__)
 
 
-def hosts(request: FleetRequest, book: Book, listener: Listener) -> Iterator[HostReport]:
+def hosts(request: FleetRequest, book: Book, listener: Listener) -> Iterator[HostFacts | HostFault]:
     """Facts of each host; a host without readable facts is reported with the reason, and does not affect the others."""
     if bool(request.inventory) == bool(request.from_folder):
         hint = "-i INVENTORY asks the hosts; --from FOLDER reads facts that they wrote"
@@ -44,28 +44,28 @@ def hosts(request: FleetRequest, book: Book, listener: Listener) -> Iterator[Hos
     names: set[str] = set()
     reader = _Reader(book)
     for report in (report for place in request.from_folder for path in facts_files(place) for report in reader.reports(path)):
-        name = report.name
+        name = report.host
         while name in names:  # two folders may have files of the same name
             name += "+"
         names.add(name)
-        yield replace(report, name=name)
+        yield replace(report, host=name)
 
 
-def _from_inventory(request: FleetRequest, listener: Listener) -> Iterator[HostReport]:
+def _from_inventory(request: FleetRequest, listener: Listener) -> Iterator[HostFacts | HostFault]:
     """Facts of each host of the inventory, or why there are none."""
     from cudnn_resolve.host.playbook import HostAnswer, Play, run_play
 
-    reports: list[HostReport] = []
+    reports: list[HostFacts | HostFault] = []
 
     def on_answer(answer: HostAnswer) -> None:
         listener.state(answer.host, answer.state, "facts")
-        try:
-            facts = from_mapping(dict(answer.result["facts"]), answer.host) if answer.state == "ok" else None
-        except (CudnnResolveError, KeyError, TypeError, ValueError) as error:
-            reports.append(HostReport(name=answer.host, fault=f"its facts cannot be read: {error}"))
+        if answer.state != "ok":
+            reports.append(HostFault(host=answer.host, why=answer.message or answer.state))
             return
-        fault = None if facts is not None else answer.message or answer.state
-        reports.append(HostReport(name=answer.host, facts=facts, fault=fault))
+        try:
+            reports.append(HostFacts(host=answer.host, facts=from_mapping(dict(answer.result["facts"]), answer.host)))
+        except (CudnnResolveError, KeyError, TypeError, ValueError) as error:
+            reports.append(HostFault(host=answer.host, why=f"its facts cannot be read: {error}"))
 
     play = Play(module="cudnn_facts", words={"python": request.python} if request.python else {})
     run_play(play, request.inventory, request.limit, on_answer)
@@ -84,41 +84,41 @@ class _Reader:
         self._bytes = 0
         self._decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-    def reports(self, path: str) -> Iterator[HostReport]:
+    def reports(self, path: str) -> Iterator[HostFacts | HostFault]:
         """The host of a file, or several in a Kubernetes node list or in labelled output."""
         name = os.path.splitext(os.path.basename(path))[0]
         try:
             yield from self._read(path, name)
         except (CudnnResolveError, OSError) as error:
-            yield HostReport(name=name, fault=f"{error}")
+            yield HostFault(host=name, why=f"{error}")
 
-    def _read(self, path: str, name: str) -> Iterator[HostReport]:
+    def _read(self, path: str, name: str) -> Iterator[HostFacts | HostFault]:
         raw = (disk.content(path, LIMIT_BYTES) if disk.is_regular(path) else None) or b""
         facts = self._decode(raw) if raw.startswith(b"{") else None
         if facts is not None:
-            yield HostReport(name=name, facts=facts)
+            yield HostFacts(host=name, facts=facts)
             return
         outputs = _labelled_outputs(raw)
         for label, text in outputs.items():
             yield self._labelled_host(label, text)
         nodes = [] if outputs else _nodes(raw)
         if not nodes and not outputs:
-            yield HostReport(name=name, facts=read_facts(path, self._book))
+            yield HostFacts(host=name, facts=read_facts(path, self._book))
         for number, node in enumerate(nodes, start=1):
             node_name = _name_of(node) or f"{name}-{number}"
             try:
-                yield HostReport(name=node_name, facts=facts_of_text(json.dumps(node), node_name, self._book))
+                yield HostFacts(host=node_name, facts=facts_of_text(json.dumps(node), node_name, self._book))
             except CudnnResolveError as error:
-                yield HostReport(name=node_name, fault=f"{error}")
+                yield HostFault(host=node_name, why=f"{error}")
 
-    def _labelled_host(self, label: str, text: bytes) -> HostReport:
+    def _labelled_host(self, label: str, text: bytes) -> HostFacts | HostFault:
         """A host in the output of `srun --label`."""
         try:
             facts = self._decode(text) or facts_of_text(text.decode("utf-8", "replace"), label, self._book)
-            return HostReport(name=label, facts=facts)
+            return HostFacts(host=label, facts=facts)
         except CudnnResolveError as error:
             output = text.decode("utf-8", "replace").strip()
-            return HostReport(name=label, fault=f"{error}" if output.startswith("{") else f"no facts: {output[:300] or 'no output'}")
+            return HostFault(host=label, why=f"{error}" if output.startswith("{") else f"no facts: {output[:300] or 'no output'}")
 
     def _decode(self, raw: bytes) -> Facts | None:
         """Facts of a file that `detect` wrote, from cached entries; None for another or a malformed file."""

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from cudnn_resolve.errors import UsageError, did_you_mean
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.named_machine import find
-from cudnn_resolve.matrix.row import Floor
+from cudnn_resolve.matrix.row import Floor, Forward
 from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.operations.results import Result
@@ -325,7 +325,7 @@ def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     except ValueError:
         raise UsageError(f"{which!r} is not a driver version", code="driver-version", hint="such as 550.54.15, 550 or R550") from None
     branches = [branch for branch in book.branches() if branch.number == driver.major]
-    forward = [row for row in book.forward() if row.base == driver.major]
+    forward = [row for row in book.rows(Forward) if row.base == driver.major]
     return _stack(book, "driver", partial(show_driver, book=book, driver=driver), branches=branches, forward=forward)
 
 

@@ -162,20 +162,18 @@ def broken_installed(plan: Plan, options: Options, book: Book) -> Iterator[Warni
     """Warnings about installed frameworks that the lock does not list and that its installation breaks."""
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.installed import InstalledFrameworks, broken_by
+    from cudnn_resolve.resolution.installed import InstalledFrameworks
     from cudnn_resolve.resolution.open_request import OpenRequest
 
     machine = machine_of(plan.facts, book)
-    after = {**machine.pip, **{action.name: action.version for action in plan.pip}}
     removed = {action.name for action in plan.pip if action.action == "remove"}
-    locked = {action.name for action in plan.pip} - removed
+    locked = {action.name: action.version for action in plan.pip if action.name not in removed}
+    after = {name: version for name, version in machine.pip.items() if name not in removed} | locked
     for framework in InstalledFrameworks(Context(book, machine, OpenRequest(targets=()))).protected:
-        because = broken_by(framework, {name: version for name, version in after.items() if name not in removed})
-        if because is None or framework.package in locked:
-            continue
-        is_allowed = book.framework_of(framework.package) in options.allow_break
-        effect = "will no longer import" if framework.is_linked else "will no longer work as before"
-        yield Warning(code="breaks-framework" if is_allowed else BREAKS, message=f"{framework.who} {effect}: {because}")
+        message = framework.breakage(after)
+        if message is not None and framework.package not in locked:
+            is_allowed = book.framework_of(framework.package) in options.allow_break
+            yield Warning(code="breaks-framework" if is_allowed else BREAKS, message=message)
 
 
 def verdict_of_lock(path: str, text: str, facts: Facts, book: Book) -> Verdict:

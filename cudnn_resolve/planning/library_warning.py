@@ -9,7 +9,6 @@ from cudnn_resolve.matrix.evidence import evidence_rows
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.resolution.assemble import loaded_cudnn, versions_after
 from cudnn_resolve.resolution.evidence import fitting_majors
-from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ def _cudnn_majors(resolution: Resolution, book: Book) -> Iterator[Warning]:
     if not loaded:
         return
     after = versions_after(book, resolution)
-    standing = [one for one in resolution.unrequested if one.build is not None and one.works and broken_by(one, after) is None]
-    wanted = {f"{one.package} wants": str(one.build.cudnn) for one in standing if one.build is not None and one.build.cudnn is not None}
+    standing = ((one.package, one.build) for one in resolution.unrequested if one.works and one.broken_by(after) is None)
+    wanted = {f"{name} wants": str(build.cudnn) for name, build in standing if build is not None and build.cudnn is not None}
     if len({text.partition(".")[0] for text in (*loaded.values(), *wanted.values())}) > 1:
         each = ", ".join(f"{framework} cuDNN {text}" for framework, text in (loaded | wanted).items())
         yield Warning(

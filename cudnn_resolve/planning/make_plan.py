@@ -21,7 +21,6 @@ from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.assemble import loaded_cudnn, loads_wheels, versions_after
 from cudnn_resolve.resolution.context import constraints
-from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.key import CUDNN, CUDNN_OF_SYSTEM
 from cudnn_resolve.resolution.model import Conflict, Refusal, Resolution
 from cudnn_resolve.resolution.open_request import open_request
@@ -141,7 +140,7 @@ def _unrequested(resolution: Resolution, book: Book) -> Iterator[StackFramework]
     after = versions_after(book, resolution)
     for standing in resolution.unrequested:
         build = standing.build
-        if build is None or not standing.works or broken_by(standing, after) is not None:
+        if build is None or not standing.works or standing.broken_by(after) is not None:
             continue
         cudnn = str(build.cudnn) if build.cudnn and standing.libraries == "bundled" else None
         framework = StackFramework.of(build, cudnn=cudnn, libraries=standing.libraries, asked=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.matrix.row import Repository
 from cudnn_resolve.planning.model import AptRepository, Step
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _apt(machine: Machine, book: Book, packages: Sequence[AptAction]) -> Iterato
     if not packages:
         return
     names = dict.fromkeys(package.repository for package in packages)
-    for row in book.repositories():
+    for row in book.rows(Repository):
         if row.name not in names or row.arch != machine.arch or not row.key_file or not row.key:
             continue
         if "cuda-keyring" in machine.apt and row.os == machine.os:  # apt knows it already

@@ -22,7 +22,6 @@ from cudnn_resolve.resolution.build import libraries_of
 from cudnn_resolve.resolution.candidate import PipCandidate
 from cudnn_resolve.resolution.evidence import fitting_majors
 from cudnn_resolve.resolution.framework import is_vague
-from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.release_catalog import catalog_of
@@ -80,10 +79,9 @@ def _standing_frameworks(resolution: Resolution, facts: Facts, book: Book) -> It
     """Installed frameworks that the plan breaks, and those that were broken before."""
     after = versions_after(book, resolution)
     for framework in resolution.unrequested:
-        because = broken_by(framework, after)
-        if because is not None:
-            effect = "will no longer import" if framework.is_linked else "will no longer work as before"
-            yield Warning(code="breaks-framework", message=f"{framework.who} {effect}: {because}")
+        message = framework.breakage(after)
+        if message is not None:
+            yield Warning(code="breaks-framework", message=message)
         if not framework.works and facts.cudnn is not UNKNOWN:
             yield Warning(
                 code="broken-framework",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import mib
 from cudnn_resolve.execution.model import Execution
-from cudnn_resolve.report.text import PLAIN, Page, Style, clean
+from cudnn_resolve.report.text import Page, clean
 
 if TYPE_CHECKING:
     from cudnn_resolve.report.document import PastDocument
@@ -35,26 +35,16 @@ _MOST_CHANGES = 8
 """Changes of a past `apply` to list before counting the rest."""
 
 
-def render(
-    done: Execution,
-    *,
-    style: Style = PLAIN,
-    width: int = 100,
-    head: str | None = None,
-    python: str | None = None,
-    env: str | None = None,
-) -> str:
+def show_execution(page: Page, done: Execution, *, head: str | None = None, python: str | None = None, env: str | None = None) -> None:
     """Summarize the execution in a few lines.
 
     `head` replaces the headline; `python` and `env` are the options with which the user named the environment.
     """
     headline = head or (STOPPED if _is_stopped(done) else HEADS[done.status])
-    page = Page(style, width)
-    page.lines.append(style(headline, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold")))))
+    page.lines.append(page.style(headline, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold")))))
     option = f" --env {shlex.quote(env)}" if env else f" --python {shlex.quote(python)}" if python else ""
     for text, prefix in _details(done, option):
         page.paragraph(text, prefix)
-    return page.text()
 
 
 def _is_stopped(done: Execution) -> bool:
@@ -99,11 +89,10 @@ def _next_steps(done: Execution, option: str) -> Iterator[str]:
         yield f"installer output: {done.log}"
 
 
-def render_history(applies: Sequence[PastDocument], *, width: int = 100) -> str:
+def show_history(page: Page, applies: Sequence[PastDocument]) -> None:
     """List every `apply` of an environment with what it changed."""
     if not applies:
-        return "no apply has run in this environment\n"
-    page = Page(width=width)
+        page.lines.append("no apply has run in this environment")
     for past in applies:
         undo = "" if past.can_undo or past.state != "committed" else " (can no longer be undone)"
         page.lines.append(clean(f"{past.id}  {past.at}  {past.state}{undo}  {', '.join(past.targets)}"))
@@ -111,4 +100,3 @@ def render_history(applies: Sequence[PastDocument], *, width: int = 100) -> str:
             page.paragraph(change, "     ")
         if len(past.changes) > _MOST_CHANGES:
             page.lines.append(f"     and {len(past.changes) - _MOST_CHANGES} more")
-    return page.text()

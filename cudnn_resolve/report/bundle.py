@@ -9,14 +9,13 @@ from cudnn_resolve.errors import mib
 from cudnn_resolve.report.text import Page, clean
 
 
-def render(bundle: Mapping[str, Any], *, width: int, verbose: bool, is_check: bool) -> str:
+def show_bundle(page: Page, bundle: Mapping[str, Any], *, verbose: bool, is_check: bool) -> None:
     """Summarize the JSON object of a bundle: its contents, and how to use it."""
     files = bundle["files"]
     wheels = sum(file["name"].endswith(".whl") for file in files)
     head = (
         f"{bundle['path']}: {', '.join(bundle['locks']) or 'no lock'}; {wheels} wheel{'' if wheels == 1 else 's'}, {mib(bundle['bytes'])}"
     )
-    page = Page(width=width)
     page.paragraph(f"{head}{'; all files verified' if is_check else ''}", "")
     if verbose:
         page.lines += [f"  {file['sha256']}  {clean(file['name'])}  {mib(file['bytes'])}" for file in files]
@@ -26,4 +25,3 @@ def render(bundle: Mapping[str, Any], *, width: int, verbose: bool, is_check: bo
         path = str(bundle["path"])
         start = f"tar xf {path} -C DIR; sh DIR/start ENV" if path.endswith(".tar") else f"sh {path}/start ENV"
         page.lines.append(clean(f"to install offline: `cudnn-resolve apply {path}`, or without this program `{start}`"))
-    return page.text()

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from cudnn_resolve.diagnosis.model import Comparison, Finding, Remedy, Verdict
 from cudnn_resolve.errors import first_few
-from cudnn_resolve.report.text import Page, Style, clean, wrap
+from cudnn_resolve.report.text import Page, clean, wrap
 
 _HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("no problem was found in what was judged", "yellow")}
 _STATUS_TEXT = {"runs": "runs", "breaks": "breaks", "unknown": "not known to run"}
@@ -21,14 +21,12 @@ _MOST_MOVED = 12
 _COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
-def render(verdicts: Sequence[Verdict], *, style: Style, width: int, verbose: int = 0) -> str:
+def show_verdicts(page: Page, verdicts: Sequence[Verdict], *, verbose: int = 0) -> None:
     """Show each verdict, below a table if there are several machines; infos are shown only if verbose."""
-    page = Page(style, width)
     _show_overview(page, verdicts)
     for verdict in verdicts:
         page.gap()
         _show_verdict(page, verdict, verbose)
-    return page.text()
 
 
 def _show_overview(page: Page, verdicts: Sequence[Verdict]) -> None:
@@ -95,9 +93,8 @@ def show_remedies(page: Page, remedies: Iterable[Remedy]) -> None:
             page.lines.append(f"     $ {clean(remedy.command)}")
 
 
-def render_diff(comparisons: Sequence[Comparison], *, style: Style, width: int) -> str:
+def show_comparisons(page: Page, comparisons: Sequence[Comparison]) -> None:
     """Show what the change of a list does to each machine."""
-    page = Page(style, width)
     for comparison in comparisons:
         before, after = comparison.before, comparison.after
         page.gap()
@@ -113,7 +110,6 @@ def render_diff(comparisons: Sequence[Comparison], *, style: Style, width: int) 
             show_remedies(page, after.remedy)
         page.gap()
         page.paragraph(_moved(comparison), "changed: ", "  ")
-    return page.text()
 
 
 def _rows(comparison: Comparison) -> list[tuple[str, str, str]]:

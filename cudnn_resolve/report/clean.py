@@ -9,13 +9,11 @@ from cudnn_resolve.errors import mib
 from cudnn_resolve.report.text import Page, clean
 
 
-def render(usage: Mapping[str, Any], *, width: int) -> str:
+def show_usage(page: Page, usage: Mapping[str, Any]) -> None:
     """List each part of the JSON object of `clean`, then the totals."""
-    page = Page(width=width)
     for part in usage["parts"]:
         page.lines.append(f"{'freed' if part['freed'] else 'kept':5}  {mib(part['bytes']):>10}  {clean(part['what'])}")
         page.paragraph(f"{part['why']}; {part['path']}", " " * 19)
     kept = sum(part["bytes"] for part in usage["parts"] if not part["freed"])
     hint = "; `cudnn-resolve clean --all` frees everything that no interrupted apply needs" if kept else ""
     page.lines.append(f"{mib(usage['freed'])} freed, {mib(kept)} kept{hint}")
-    return page.text()

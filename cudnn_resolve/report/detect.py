@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from cudnn_resolve.facts.contradiction import conflicts, covers, is_wrong
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Loader, Problem, Toolkit, Unknown, or_none
-from cudnn_resolve.report.text import PLAIN, UNBROKEN, Style, clean, table, wrap
+from cudnn_resolve.report.text import UNBROKEN, Page, clean, table, wrap
 
 _LABEL_WIDTH = 12
 """Columns of the labels on the left, after the mark."""
@@ -31,12 +31,11 @@ class _Row(NamedTuple):
     wrong: bool = False
 
 
-def render(facts: Facts, *, style: Style = PLAIN, width: int = 100, verbose: bool = False) -> str:
-    """Show the facts in about 40 lines of at most `width` columns, with conflicts marked by `!`.
+def show_facts(page: Page, facts: Facts, *, verbose: bool = False) -> None:
+    """Show the facts in about 40 lines, with conflicts marked by `!`.
 
     `verbose` shows every row of every section, and the source of each fact.
     """
-    text_width = width - _LABEL_WIDTH - 2
     sections = [
         ("System", _system(facts)),
         ("Python", _python(facts)),
@@ -50,18 +49,18 @@ def render(facts: Facts, *, style: Style = PLAIN, width: int = 100, verbose: boo
     ]
     if verbose:
         sections.append(("Sources", [_Row(f"{clean(fact)}: {clean(source)}") for fact, source in facts.sources.items()]))
-    lines: list[str] = []
     for label, rows in sections:
-        lines += _section(label, rows if verbose else _most_important(rows), text_width, style)
-    return "\n".join(lines) + "\n"
+        _show_section(page, label, rows if verbose else _most_important(rows))
 
 
-def _section(label: str, rows: Sequence[_Row], text_width: int, style: Style) -> Iterator[str]:
+def _show_section(page: Page, label: str, rows: Sequence[_Row]) -> None:
+    style = page.style
     for row in rows:
         mark = style("!", "bold", "red") if row.wrong else " "
         for line in row.text.split("\n"):
-            for text in wrap(line, width=text_width, rest="  "):
-                yield f"{mark} {style(label.ljust(_LABEL_WIDTH), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
+            for text in wrap(line, width=page.width - _LABEL_WIDTH - 2, rest="  "):
+                shown = style(text, "yellow") if row.wrong else text
+                page.lines.append(f"{mark} {style(label.ljust(_LABEL_WIDTH), 'bold')}{shown}".rstrip())
                 label, mark = "", " "
 
 

@@ -7,7 +7,7 @@ import re
 from cudnn_resolve.diagnosis.model import EMPTY, Diagnosis, Finding
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.report.check import show_remedies
-from cudnn_resolve.report.text import Page, Style, clean, wrap
+from cudnn_resolve.report.text import Page, clean, wrap
 
 _MOST_EVIDENCE_LINES = 5
 """Lines to show of one quotation."""
@@ -45,15 +45,13 @@ _SECRETS = (
 """Patterns and their replacements, applied in order."""
 
 
-def render(diagnosis: Diagnosis, *, style: Style, width: int) -> str:
+def show_diagnosis(page: Page, diagnosis: Diagnosis) -> None:
     """Show the findings for a terminal."""
     if not diagnosis.findings:
-        return f"{_no_findings(diagnosis)}\n"
-    page = Page(style, width)
+        page.lines.append(_no_findings(diagnosis))
     for finding in diagnosis.findings:
         page.gap()
         _show(page, finding)
-    return page.text()
 
 
 def _no_findings(diagnosis: Diagnosis) -> str:

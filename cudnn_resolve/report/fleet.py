@@ -12,7 +12,7 @@ from cudnn_resolve.fleet.host_names import ranges
 from cudnn_resolve.fleet.model import Change, ClassAnswer, FleetAnswer, HostFault, OneLock, Outcome, Spread, Status
 from cudnn_resolve.report.document import FACTS, PLAN_OBJECT, VerdictDocument, document, encode_plan, from_value
 from cudnn_resolve.report.plan import verdict
-from cudnn_resolve.report.text import Page, Style
+from cudnn_resolve.report.text import Page
 
 _MOST_ROWS = 20
 """Rows of one kind to show, unless verbose."""
@@ -81,9 +81,8 @@ def _class_document(answer: ClassAnswer) -> ClassDocument:
     )
 
 
-def render(answer: FleetAnswer, *, style: Style, width: int, verbose: bool = False) -> str:
+def show_answer(page: Page, answer: FleetAnswer, *, verbose: bool = False) -> None:
     """Show a table of the classes, then the details of each, changes, and hosts that did not answer."""
-    page = Page(style, width)
     names = tuple(dict.fromkeys(name for one in answer.classes for name in one.group.about))
     rows = (
         (
@@ -115,7 +114,6 @@ def render(answer: FleetAnswer, *, style: Style, width: int, verbose: bool = Fal
         _first_rows(page, "hosts without facts", faults, verbose=verbose)
     for note in answer.notes:
         page.paragraph(note, first="note: ")
-    return page.text()
 
 
 def _first_rows(page: Page, title: str, rows: Sequence[Sequence[str]], *, verbose: bool) -> None:

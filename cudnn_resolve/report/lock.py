@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from cudnn_resolve.locking.change import Change
 from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.proof import Proof, proofs
-from cudnn_resolve.report.text import Page, Style, clean
+from cudnn_resolve.report.text import Page, clean
 
 _MOST_CHANGES = 12
 """Changes to list before counting the rest, unless verbose."""
@@ -46,11 +46,10 @@ def _show_proof(page: Page, proof: Proof) -> None:
         page.paragraph(f"{proof.words}: {proof.because}", "  recorded on " if proof.is_open else "  no longer proven on ", "      ")
 
 
-def render_check(lock: Lock, differences: Sequence[Difference], path: str, *, style: Style, width: int) -> str:
+def show_check(page: Page, lock: Lock, differences: Sequence[Difference], path: str) -> None:
     """Show whether the lock at `path` is current, and every way in which it is not."""
-    page = Page(style, width)
     count = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
-    verdict = f"{style('outdated', 'red', 'bold')}: {count}" if differences else f"{style('current', 'green')}: {summary(lock)}"
+    verdict = f"{page.style('outdated', 'red', 'bold')}: {count}" if differences else f"{page.style('current', 'green')}: {summary(lock)}"
     page.lines.append(f"{clean(path)} is {verdict}")
     for difference in differences:
         page.paragraph(f"{difference.what}: {difference.locked}", "  ", "      ")
@@ -63,4 +62,3 @@ def render_check(lock: Lock, differences: Sequence[Difference], path: str, *, st
         page.lines.append("The lock is valid, but not for this machine; --no-facts ignores the machine.")
     for proof in proofs(lock):
         _show_proof(page, proof)
-    return page.text()

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import Digest, Entry, bounds_for, capabilities_text, pythons_text, traps_for
-from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.row import Build, Index, Repository
 from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import BuildOutline
 from cudnn_resolve.report.text import Page, clean
@@ -58,8 +58,8 @@ def _table_rows(book: Book) -> list[tuple[str, ...]]:
         ("gpu", len(architectures), f"sm {architectures[0].capability}", f"sm {architectures[-1].capability}") if architectures else None,
         ("gpu cards", len(book.cards()), "", ""),
         ("pip packages", len(book.packages()), "", ""),
-        ("indexes", len(book.indexes()), "", ""),
-        ("apt repositories", len(book.repositories()), "", ""),
+        ("indexes", len(book.rows(Index)), "", ""),
+        ("apt repositories", len(book.rows(Repository)), "", ""),
     ]
     return [tuple(map(str, row)) for row in rows if row is not None]
 
@@ -257,17 +257,15 @@ def _remarks(page: Page, book: Book, found: Digest, version: str) -> None:
             page.paragraph(f"{source.where} (read {source.read}{memory})", "  - ")
 
 
-def render_faults(faults: Sequence[Fault], tables: str) -> str:
+def show_faults(page: Page, faults: Sequence[Fault], tables: str) -> None:
     """List the faults, or say that there are none."""
-    if not faults:
-        return f"{tables}: all rows are well-formed and all rules hold\n"
-    lines = [clean(str(fault)) for fault in faults]
-    count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
-    return "\n".join((*lines, count)) + "\n"
+    page.lines += [clean(str(fault)) for fault in faults]
+    count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+    page.lines.append(count if faults else f"{tables}: all rows are well-formed and all rules hold")
 
 
-def render_live(rows: int, faults: Sequence[Fault], unread: Sequence[str]) -> str:
+def show_live(page: Page, rows: int, faults: Sequence[Fault], unread: Sequence[str]) -> None:
     """List the rows that differ from the index, and what could not be compared."""
-    lines = [*(clean(str(fault)) for fault in faults), *(clean(f"not compared: {text}") for text in unread)]
-    result = f"{len(faults)} differ" if faults else "all match"
-    return "\n".join((*lines, f"{rows} rows compared with the index: {result}")) + "\n"
+    page.lines += [clean(str(fault)) for fault in faults]
+    page.lines += [clean(f"not compared: {text}") for text in unread]
+    page.lines.append(f"{rows} rows compared with the index: {f'{len(faults)} differ' if faults else 'all match'}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.named_machine import Place
-from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild
+from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild, Forward
 from cudnn_resolve.report.text import Page
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
@@ -108,7 +108,7 @@ def show_driver(page: Page, book: Book, driver: DriverVersion) -> None:
     compatible = [major for major in majors if (floor := book.floor(major)) is not None and driver >= floor]
     if compatible:
         rows.append(("with minor-version compatibility", ", ".join(f"CUDA {major}.x" for major in compatible)))
-    forward = [row for row in book.forward() if row.base == driver.major and row.status == "compatible"]
+    forward = [row for row in book.rows(Forward) if row.base == driver.major and row.status == "compatible"]
     for classes in dict.fromkeys(row.classes for row in forward):
         packages = ", ".join(row.package for row in forward if row.classes == classes)
         rows.append((f"with a package, on {' and '.join(classes)}", packages))

@@ -10,7 +10,7 @@ from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, or_none
 from cudnn_resolve.planning.model import PipAction, Plan, Stack, StackFramework, Step
 from cudnn_resolve.planning.preload import MODULE
-from cudnn_resolve.report.text import PLAIN, Page, Style, clean, wrap
+from cudnn_resolve.report.text import Page, clean, wrap
 from cudnn_resolve.resolution.model import Refusal
 
 _ACTIONS = {"install": ("+", "green"), "upgrade": ("^", "cyan"), "downgrade": ("v", "yellow"), "remove": ("-", "red"), "keep": ("=", "dim")}
@@ -43,22 +43,21 @@ _STEPS = {"preload": "the preload", "folder": "the folder of a second cuDNN", "l
 _CHANNELS = {"pip": "from pip wheels", "apt": "from apt", "system": "installed on the system", "bundled": "inside the wheel"}
 
 
-def render(plan: Plan, *, style: Style = PLAIN, width: int = 100, verbose: bool = False, command: str | None = None) -> str:
-    """Show the plan, or the conflict with its solutions, in lines of at most `width` columns.
+def show_plan(page: Page, plan: Plan, *, verbose: bool = False, command: str | None = None) -> None:
+    """Show the plan, or the conflict with its solutions.
 
     `verbose` shows every package, reason and step; `command`, which applies the plan, is the last line.
     """
-    page = _PlanPage(plan, style, width)
-    page.head()
+    parts = _PlanPage(page, plan)
+    parts.head()
     if plan.conflict is not None:
-        page.conflict(plan.conflict)
+        parts.conflict(plan.conflict)
     elif verbose:
-        page.everything()
+        parts.everything()
     else:
-        page.summary(_MOST_LINES - (command is not None))
+        parts.summary(_MOST_LINES - (command is not None))
     if command is not None and plan.is_satisfiable:
         page.lines += ["", clean(command)] if verbose else [clean(command)]
-    return page.text()
 
 
 def verdict(plan: Plan) -> str:
@@ -156,10 +155,11 @@ def _step_text(step: Step, plan: Plan) -> str:
 
 
 class _PlanPage(Page):
-    """The page of one plan."""
+    """A page with the parts of one plan, which are written on the lines of another page."""
 
-    def __init__(self, plan: Plan, style: Style, width: int) -> None:
-        super().__init__(style, width)
+    def __init__(self, page: Page, plan: Plan) -> None:
+        super().__init__(page.style, page.width)
+        self.lines = page.lines
         self.plan = plan
 
     def head(self) -> None:

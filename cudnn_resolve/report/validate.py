@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudnn_resolve.report.text import PLAIN, Page, Style, clean, wrap
+from cudnn_resolve.report.text import Page, Style, clean, wrap
 from cudnn_resolve.validation.model import Check, Validation
 
 _MARKS = {"passed": ("ok", "green"), "failed": ("FAILED", "red"), "warning": ("warning", "yellow"), "skipped": ("skipped", "dim")}
@@ -15,9 +15,8 @@ _MOST_OUTPUT = 6
 """Last lines of a failed check's output to show."""
 
 
-def render(validation: Validation, *, style: Style = PLAIN, width: int = 100, verbose: bool = False) -> str:
-    """Show the checks in lines of at most `width` columns; `verbose` gives every check its own line."""
-    page = Page(style, width)
+def show_validation(page: Page, validation: Validation, *, verbose: bool = False) -> None:
+    """Show the checks; `verbose` gives every check its own line."""
     for gpu in validation.gpus:
         capability = f", compute capability {gpu.compute_capability}" if gpu.compute_capability else ""
         page.lines.append(clean(f"GPU {gpu.index}: {gpu.name or 'unknown'}{capability}, driver {validation.driver or 'unknown'}"))
@@ -28,8 +27,7 @@ def render(validation: Validation, *, style: Style = PLAIN, width: int = 100, ve
             _show_group(page, group)
         else:
             _show_check(page, group[0])
-    page.lines += ["", _verdict(validation, style)]
-    return page.text()
+    page.lines += ["", _verdict(validation, page.style)]
 
 
 def _groups(checks: Sequence[Check], *, single: bool) -> list[list[Check]]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from cudnn_resolve.report.text import PLAIN, Page, Style, clean
+from cudnn_resolve.report.text import Page, clean
 from cudnn_resolve.resolution.chain import Chain, Link
 
 _MAX_DEPTH = 8
 
 
-def render(chain: Chain, *, style: Style = PLAIN, width: int = 100) -> str:
+def show_chain(page: Page, chain: Chain) -> None:
     """Show the package with its version and, below it, who requires what and why, up to the user's own targets."""
-    page = Page(style, width)
     if chain.chosen is None:
         page.paragraph(f"{chain.package} is not part of the plan: {chain.absence}", "")
-        return page.text()
+        return
     head = f"{chain.package}: this machine has none" if chain.chosen == "none" else f"{chain.package} {chain.chosen}"
-    page.lines.append(style(clean(head), "bold"))
+    page.lines.append(page.style(clean(head), "bold"))
     seen: set[Link] = set()
     for link in chain.links:
         _show(page, link, 1, seen)
-    return page.text()
 
 
 def _show(page: Page, link: Link, depth: int, seen: set[Link]) -> None:

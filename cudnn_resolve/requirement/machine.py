@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, InstalledFramework, Toolkit, or_none
+from cudnn_resolve.matrix.row import Architecture, Forward
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Architecture, Forward
 
 
 class MachineGpu(Struct, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ def forward_rows(book: Book, driver: DriverVersion, gpus: tuple[MachineGpu, ...]
     """Forward-compatibility packages that support every GPU on a kernel driver, which must support the GPUs itself."""
     if any(row.driver_first is not None and driver.major < row.driver_first for row in architectures(gpus, book)):
         return
-    for row in book.forward():
+    for row in book.rows(Forward):
         if row.base == driver.major and row.status == "compatible" and gpus and all(gpu.kind in row.classes for gpu in gpus):
             yield row
 

@@ -180,7 +180,7 @@ def extra_apt_package(book: Book, library: str, cuda: CudaVersion) -> AptPattern
 
 def apt_patterns(book: Book, cuda: CudaVersion) -> Iterator[AptPattern]:
     """Apt packages for a CUDA line."""
-    return (pattern for pattern in book.apt_patterns() if pattern.first <= cuda and (pattern.last is None or cuda <= pattern.last))
+    return (pattern for pattern in book.rows(AptPattern) if pattern.first <= cuda and (pattern.last is None or cuda <= pattern.last))
 
 
 def main_wheel(book: Book, build: Build) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.matrix.row import Build, CudaRelease
+from cudnn_resolve.matrix.row import Build, CudaRelease, Repository
 from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, Need
@@ -174,7 +174,7 @@ def _releases_in(context: Context, repository: str) -> list[CudaRelease]:
     """CUDA releases in an apt repository: those that name it, otherwise those within its range."""
     releases = context.book.cuda_releases()
     naming = [release for release in releases if repository in release.repositories]
-    row = next((row for row in context.book.repositories() if row.name == repository), None)
+    row = next((row for row in context.book.rows(Repository) if row.name == repository), None)
     if naming or row is None or row.cuda_first is None:
         return naming
     first, last = row.cuda_first, row.cuda_last
@@ -186,7 +186,7 @@ def _releases_in(context: Context, repository: str) -> list[CudaRelease]:
 def repositories(context: Context) -> list[str]:
     """Names of the usable apt repositories: the distribution's own first, then those of older releases, newest first."""
     machine = context.machine
-    rows = [row for row in context.book.repositories() if not machine.arch or row.arch == machine.arch]
+    rows = [row for row in context.book.rows(Repository) if not machine.arch or row.arch == machine.arch]
     if machine.os is None:
         return [row.name for row in reversed(rows) if row.os.startswith("ubuntu")]
     distribution, release = _split_os(machine.os)

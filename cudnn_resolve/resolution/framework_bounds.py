@@ -106,7 +106,7 @@ def bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
 
 def _bounds(book: Book) -> list[FrameworkBound]:
     def answer() -> list[FrameworkBound]:
-        rows = ((framework, row, Requirement(row.requirement)) for framework in book.frameworks() for row in book.bounds(framework))
+        rows = ((framework, row, Requirement(row.requirement)) for framework in book.frameworks() for row in book.rows(Bound, framework))
         return [FrameworkBound(name, row, SpecifierSet(row.versions), bound, canonicalize_name(bound.name)) for name, row, bound in rows]
 
     return book.remember("bounds", None, answer)

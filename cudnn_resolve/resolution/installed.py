@@ -92,6 +92,24 @@ class UnrequestedFramework(Struct, frozen=True, kw_only=True):
         """Its package and the packages that it holds."""
         return frozenset({self.package, *(hold.package for hold in self.holds)})
 
+    def broken_by(self, versions: Mapping[str, str]) -> str | None:
+        """Why it no longer works with these versions; None if it does."""
+        for hold in self.holds:
+            if not hold.met:
+                continue
+            version = parse_version(versions.get(hold.package, ""))
+            if version is None:
+                return f"{hold.because}; {hold.package} is removed"
+            if not hold.test(version):
+                return f"{hold.because}; {hold.package} becomes {version}"
+        return None
+
+    def breakage(self, versions: Mapping[str, str]) -> str | None:
+        """Message that it no longer works with these versions; None if it does."""
+        because = self.broken_by(versions)
+        effect = "will no longer import" if self.is_linked else "will no longer work as before"
+        return because and f"{self.who} {effect}: {because}"
+
 
 class InstalledFrameworks(Kind[InstalledKey, Candidate]):
     """Installed frameworks that the request names neither by a target nor by a companion."""
@@ -343,19 +361,6 @@ def _is_too_old(specifier: SpecifierSet, version: Version) -> bool:
 def _is_met(context: Context, requirement: Requirement) -> bool:
     installed = parse_version(context.machine.pip.get(canonicalize_name(requirement.name), ""))
     return installed is not None and requirement.specifier.contains(installed, prereleases=True)
-
-
-def broken_by(framework: UnrequestedFramework, versions: Mapping[str, str]) -> str | None:
-    """Why a framework no longer works with these versions; None if it does."""
-    for hold in framework.holds:
-        if not hold.met:
-            continue
-        version = parse_version(versions.get(hold.package, ""))
-        if version is None:
-            return f"{hold.because}; {hold.package} is removed"
-        if not hold.test(version):
-            return f"{hold.because}; {hold.package} becomes {version}"
-    return None
 
 
 def has_other_cuda(framework: UnrequestedFramework, builds: Iterable[Build]) -> bool:

@@ -16,7 +16,7 @@ from cudnn_resolve.requirement.target import accepted_builds
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.changed_request import Trials
 from cudnn_resolve.resolution.condition import without_line, without_target
-from cudnn_resolve.resolution.installed import broken_by, has_other_cuda
+from cudnn_resolve.resolution.installed import has_other_cuda
 from cudnn_resolve.resolution.key import GLIBC, PYTHON, UPLOAD_LIMIT, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
 from cudnn_resolve.resolution.open_request import Budget, OpenRequest
@@ -282,7 +282,7 @@ def _break_installed(trials: Trials) -> Iterator[Relaxation]:
         broken = [
             framework
             for framework in found.unrequested
-            if framework.may_break and (broken_by(framework, after) is not None or has_other_cuda(framework, found.builds))
+            if framework.may_break and (framework.broken_by(after) is not None or has_other_cuda(framework, found.builds))
         ]
         words = [word for framework in broken for word in ("--allow-break", framework.framework)]
         yield Relaxation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -111,7 +112,8 @@ def test_what_takes_a_while_is_drawn_and_leaves_nothing_behind_but_what_was_done
     assert shown.returncode == 0, shown.text
     assert "asking [bold]an index[/]" in shown.raw
     assert "5.0/10.0 MiB" in shown.raw
-    assert [line for line in shown.lines if line] == ["a word", "fetching 3 files\\x1b[2J, 10 MiB, 0.0 s", "installing, 0.0 s"]
+    left = [re.sub(r"\d+\.\d s$", "N s", line) for line in shown.lines if line]  # a busy machine takes longer than 0.0 s
+    assert left == ["a word", "fetching 3 files\\x1b[2J, 10 MiB, N s", "installing, N s"]
     assert shown.raw.count("\x1b[?25l") == shown.raw.count("\x1b[?25h")  # the cursor is there again
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.matrix.message import KINDS, expand
-from cudnn_resolve.report.doctor import markdown, redact, render
+from cudnn_resolve.report.doctor import markdown, redact, show_diagnosis
 from cudnn_resolve.report.document import DoctorDocument, document
-from cudnn_resolve.report.text import Style
 from cudnn_resolve.version import CudnnVersion, DriverVersion
 from tests.examples import examples
+from tests.pages import text_of
 from tests.written_logs import book, judged
 
 numbers = st.integers(0, 20)
@@ -96,7 +96,7 @@ def test_a_library_that_is_missing_is_named(major: int, part: str) -> None:
 def test_any_text_is_rendered_without_harm(text: str, name: str) -> None:
     log = f"{text}\nOSError: libcudnn.so.8: cannot open shared object file {name}\n"
     found = judged(log.encode("utf-8", "surrogatepass"))
-    assert "\x1b" not in render(found, style=Style(), width=80)
+    assert "\x1b" not in text_of(show_diagnosis, found, width=80)
     assert "\x1b" not in markdown(found)
     assert document(DoctorDocument, found)["schema"]
 

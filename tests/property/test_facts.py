@@ -28,7 +28,8 @@ from cudnn_resolve.facts.model import (
     Toolkit,
     WouldLoad,
 )
-from cudnn_resolve.report.detect import render
+from cudnn_resolve.report.detect import show_facts
+from tests.pages import text_of
 
 DOTTED = st.lists(st.integers(0, 99_999), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
 NAMES = st.text(st.characters(categories=["L", "N", "P", "S"], include_characters=" "), min_size=1, max_size=40)
@@ -159,7 +160,7 @@ def test_a_key_left_out_is_unknown_and_changes_nothing_else(facts: Facts, data: 
 
 @given(FACTS, st.sampled_from([60, 100, 200]), st.booleans())
 def test_the_text_form_shows_no_control_character_and_keeps_its_width(facts: Facts, width: int, verbose: bool) -> None:  # noqa: FBT001
-    text = render(facts, width=width, verbose=verbose)
+    text = text_of(show_facts, facts, width=width, verbose=verbose)
 
     assert text.endswith("\n")
     wide = [line for line in text.splitlines() if len(line) > width]

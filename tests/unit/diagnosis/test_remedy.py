@@ -13,6 +13,7 @@ from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.plan_remedy import tried_plan
 from cudnn_resolve.facts.codec import from_mapping
+from cudnn_resolve.matrix.row import Repository
 from cudnn_resolve.requirement.model import Request
 from tests.written_logs import book, judged
 
@@ -97,7 +98,7 @@ def test_a_repository_whose_key_is_missing_can_be_left_out() -> None:
     assert off.startswith("find /etc/apt -name '*.list' -exec sed -i ")
     assert r"https://example\.org/compute/cuda/repos/a\.b" in off
     assert off.endswith("apt-get update")
-    nvidia = next(one.url for one in book().repositories() if one.keyring and "/ubuntu2004/x86_64" in one.url).rstrip("/")
+    nvidia = next(one.url for one in book().rows(Repository) if one.keyring and "/ubuntu2004/x86_64" in one.url).rstrip("/")
     keyring = commands(f"W: GPG error: {nvidia}  InRelease: NO_PUBKEY A4B469963BF863CC\n")[0]
     assert f"{nvidia}/cuda-keyring_1.1-1_all.deb" in keyring
     assert "sudo dpkg -i" in keyring

@@ -20,6 +20,7 @@ from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, 
 from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.matrix import parse
 from cudnn_resolve.matrix.parse import compile_table
+from cudnn_resolve.matrix.row import Repository
 from cudnn_resolve.matrix.table import Top
 from cudnn_resolve.operations.settings import project_settings
 from tests.unit.matrix.toy import HEAD, WORLD
@@ -159,7 +160,7 @@ def test_the_project_brings_overlays_below_those_of_the_command_line(tmp_path: P
 
 
 def test_the_overlay_of_a_project_does_not_lead_to_root(tmp_path: Path) -> None:
-    repositories = open_book().repositories()
+    repositories = open_book().rows(Repository)
     build = open_book().cudnn_builds()[-1]
     write(
         tmp_path,
@@ -169,11 +170,11 @@ def test_the_overlay_of_a_project_does_not_lead_to_root(tmp_path: Path) -> None:
         f'cuda_major = {build.cuda_major}\nsoname = {build.soname}\nsource = ["x"]\napt = {{package = "house", version = "1"}}\n',
     )
     named = open_book([tmp_path])
-    assert {one.url for one in named.repositories()} - {one.url for one in repositories} == {"https://mirror.example/"}
+    assert {one.url for one in named.rows(Repository)} - {one.url for one in repositories} == {"https://mirror.example/"}
     assert {one.apt.package for one in named.cudnn_builds()} >= {"house"}
     assert named.remarks == (f"rows of {tmp_path} override the shipped tables (--matrix)",)
     of_project = open_book((), [str(tmp_path)])
-    assert of_project.repositories() == repositories
+    assert of_project.rows(Repository) == repositories
     assert "house" not in {one.apt.package for one in of_project.cudnn_builds()}
     assert of_project.remarks[0].startswith(f"rows of {tmp_path} override the shipped tables for plans made in this folder")
     assert "rows that are acted on as root are ignored (apt/repository.toml, apt packages of cudnn/release.toml)" in of_project.remarks[0]

@@ -17,12 +17,12 @@ from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.up_to_date import request_differences, resolution_differences
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.report.document import encode_check
-from cudnn_resolve.report.lock import render_check
-from cudnn_resolve.report.text import Style
+from cudnn_resolve.report.lock import show_check
 from cudnn_resolve.requirement.source import File, Offer
 from cudnn_resolve.resolution.model import AptPin, Override
 from tests.fake_source import Published, index_of
 from tests.lock_maker import BOOK, answer, changed, lock_of, pinned, pins, with_packages
+from tests.pages import text_of
 
 ASKED = LockedRequest(targets=("torch>=2.4",), requirements=("numpy<2", "-c six==1.0"), driver_policy="minor")
 
@@ -203,7 +203,7 @@ def test_a_record_takes_the_place_of_an_older_one_of_the_same_machine_and_is_sho
 
     assert [one.words for one in proofs(lock)] == ["NVIDIA L4, driver 580.65.06", "Tesla T4, driver 550.54.15 (2026-02-02)"]
     assert read(write(lock)) == lock
-    text = render_check(lock, (), "pylock.toml", style=Style(), width=100)
+    text = text_of(show_check, lock, (), "pylock.toml")
     assert text.splitlines()[1:] == ["  proven on NVIDIA L4, driver 580.65.06", "  proven on Tesla T4, driver 550.54.15 (2026-02-02)"]
     assert encode_check(lock, ())["proven"][1]["checks"] == ["conv"]
     foreign = replace(lock, tool=None)
@@ -234,7 +234,7 @@ def test_a_proof_speaks_of_the_pins_that_were_tested(change: list[str], because:
 
     assert (proof.fits, proof.because) == (because is None, because)
     assert encode_check(lock, ())["proven"][0]["fits"] is proof.fits
-    line = render_check(lock, (), "pylock.toml", style=Style(), width=200).splitlines()[1]
+    line = text_of(show_check, lock, (), "pylock.toml", width=200).splitlines()[1]
     assert line == f"  {'no longer ' if because else ''}proven on Tesla T4, driver 550.54.15{f': {because}' if because else ''}"
 
 
@@ -270,7 +270,7 @@ def test_a_record_that_does_not_say_what_was_tested_is_held_against_versions() -
         (False, False, "cuDNN was 8.9.7 then and is 9.1.0.70 now"),
         (False, True, "the record does not say on which GPU"),
     ]
-    assert render_check(lock, (), "pylock.toml", style=Style(), width=100).splitlines()[1:] == [
+    assert text_of(show_check, lock, (), "pylock.toml").splitlines()[1:] == [
         "  recorded on a: the record does not say for which pins",
         "  no longer proven on b: cuDNN was 8.9.7 then and is 9.1.0.70 now",
         "  recorded on an unnamed machine: the record does not say on which GPU",
@@ -320,6 +320,6 @@ def test_a_proof_of_this_machine_is_known_by_card_and_driver() -> None:
 def test_what_is_printed_of_a_hostile_lock_cannot_act_on_a_terminal() -> None:
     lock = add_record(lock_of(pinned("app==1.0")), {"gpu": "\x1b[31mT4\u202e"})
     found = Difference(what="app\x1b]0;x\x07", locked="1\n2", now="\u202e", because="\x9b31m")
-    text = render_check(lock, (found,), "py\x1block.toml", style=Style(), width=100)
+    text = text_of(show_check, lock, (found,), "py\x1block.toml")
 
     assert all(char == "\n" or char.isprintable() for char in text)

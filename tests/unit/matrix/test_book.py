@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.row import Card
+from cudnn_resolve.matrix.row import AptPattern, Card, Forward, Repository
 from cudnn_resolve.matrix.table import arrays_of
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 from tests.unit.matrix.toy import WORLD, TextTables, book
@@ -112,7 +112,7 @@ def test_drivers() -> None:
     assert WORLD_BOOK.floor(12) == DriverVersion("525.60.13")
     assert WORLD_BOOK.floor(10) is None
     assert [one.number for one in WORLD_BOOK.branches()] == [450, 535, 550]
-    assert [(one.package, one.base, one.branch) for one in WORLD_BOOK.forward()] == [("cuda-compat-12-4", 535, 550)]
+    assert [(one.package, one.base, one.branch) for one in WORLD_BOOK.rows(Forward)] == [("cuda-compat-12-4", 535, 550)]
     assert [str(one.cuda) for one in WORLD_BOOK.minimums()] == ["11.0.3", "12.2.2", "12.4.0", "12.4.1"]
 
 
@@ -129,8 +129,8 @@ def test_remarks_and_places() -> None:
     assert WORLD_BOOK.advisories("cudnn") == ()
     assert [one.id for one in WORLD_BOOK.traps("alpha")] == ["old-alpha"]
     assert WORLD_BOOK.traps("beta") == ()
-    assert [(one.os, one.arch, one.name) for one in WORLD_BOOK.repositories()] == [("ubuntu22.04", "x86_64", "ubuntu2204")]
-    assert [one.name for one in WORLD_BOOK.apt_patterns()] == ["cuda-libraries-{major}-{minor}"]
+    assert [(one.os, one.arch, one.name) for one in WORLD_BOOK.rows(Repository)] == [("ubuntu22.04", "x86_64", "ubuntu2204")]
+    assert [one.name for one in WORLD_BOOK.rows(AptPattern)] == ["cuda-libraries-{major}-{minor}"]
     assert WORLD_BOOK.index("alpha-cu118").serves == ("alpha",)
     with pytest.raises(KeyError):
         WORLD_BOOK.index("nowhere")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudnn_resolve.matrix.overlay import key_text
-from cudnn_resolve.matrix.row import Build, Card
+from cudnn_resolve.matrix.row import Build, Card, Index
 from cudnn_resolve.version import Capability, CudaVersion
 from tests.unit.matrix.toy import TextTables, book
 
@@ -21,7 +21,7 @@ def test_a_row_of_the_same_key_replaces_and_keeps_its_place() -> None:
 def test_new_rows_follow_and_later_overlays_win() -> None:
     one = {"index": 'index = [{id = "new", url = "https://one.example", kind = "simple"}]'}
     two = {"index": 'index = [{id = "new", url = "https://two.example", kind = "find-links"}]'}
-    assert [(index.id, index.url) for index in book(one, two).indexes()][1:] == [("new", "https://two.example")]
+    assert [(index.id, index.url) for index in book(one, two).rows(Index)][1:] == [("new", "https://two.example")]
     assert book(two, one).index("new").url == "https://one.example"
 
 

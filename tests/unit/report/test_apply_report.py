@@ -8,9 +8,10 @@ import pytest
 
 from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
-from cudnn_resolve.report.apply import render, render_history
+from cudnn_resolve.report.apply import show_execution, show_history
 from cudnn_resolve.report.document import encode_apply as encode
 from cudnn_resolve.report.document import history
+from tests.pages import text_of
 
 TROUBLE = Trouble(message="uv failed: \x1b[31mred", code="installer-failed", hint="look")
 
@@ -34,7 +35,7 @@ TROUBLE = Trouble(message="uv failed: \x1b[31mred", code="installer-failed", hin
     ],
 )
 def test_text(done: Execution, said: list[str]) -> None:
-    shown = render(done)
+    shown = text_of(show_execution, done)
 
     assert [one for one in said if one not in shown] == []
     assert "\x1b" not in shown
@@ -42,9 +43,9 @@ def test_text(done: Execution, said: list[str]) -> None:
 
 
 def test_nothing_to_undo() -> None:
-    done = render(Execution(status="done", id=3), python="my env/bin/python")
+    done = text_of(show_execution, Execution(status="done", id=3), python="my env/bin/python")
     assert "`cudnn-resolve apply --undo 3 --python 'my env/bin/python'` undoes this apply" in done
-    assert render(Execution(status="nothing"), head="nothing to undo").startswith("nothing to undo\n")
+    assert text_of(show_execution, Execution(status="nothing"), head="nothing to undo").startswith("nothing to undo\n")
 
 
 def test_json_has_every_field_and_can_be_printed() -> None:
@@ -89,5 +90,5 @@ def test_history() -> None:
     assert history(applies, [1], is_running=True)[0].state == "at work"
     undone = PastApply(folder="/j/000001", id=1, state="reverted", records=({**begin}, {"kind": "revert", "why": "undo"}))
     assert [row.state for row in history([undone], [])] == ["undone"]
-    assert "can no longer be undone" in render_history(history(applies, []))
-    assert render_history([]) == "no apply has run in this environment\n"
+    assert "can no longer be undone" in text_of(show_history, history(applies, []))
+    assert text_of(show_history, []) == "no apply has run in this environment\n"

@@ -8,8 +8,9 @@ import pytest
 
 from cudnn_resolve.facts.codec import decode
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, LoadedCudnn, Platform, Problem, WouldLoad
-from cudnn_resolve.report.detect import render
+from cudnn_resolve.report.detect import show_facts
 from cudnn_resolve.report.text import Style, clean, table, wrap
+from tests.pages import text_of
 
 MACHINES = Path(__file__).parents[2] / "machines"
 
@@ -23,7 +24,7 @@ def marked(text: str) -> list[str]:
 
 
 def test_a_sound_machine_in_whole() -> None:
-    assert render(machine("notebook")) == (
+    assert text_of(show_facts, machine("notebook")) == (
         "  System      Ubuntu 22.04, x86_64, glibc 2.35, Google Colab, root\n"
         "              made up in the manner of a hosted notebook: two cuDNN majors side by side\n"
         "  Python      CPython 3.10.12, /usr/bin/python3\n"
@@ -46,8 +47,8 @@ def test_a_sound_machine_in_whole() -> None:
 
 
 def test_what_is_unknown_is_not_called_absent() -> None:
-    unknown = render(Facts())
-    absent = render(Facts(driver=None, gpus=(), cuda_toolkits=(), cudnn=(), frameworks=()))
+    unknown = text_of(show_facts, Facts())
+    absent = text_of(show_facts, Facts(driver=None, gpus=(), cuda_toolkits=(), cudnn=(), frameworks=()))
 
     assert "Driver      unknown" in unknown
     assert "cuDNN       unknown" in unknown
@@ -59,7 +60,7 @@ def test_what_is_unknown_is_not_called_absent() -> None:
 
 
 def test_conflicts_are_marked_and_explained() -> None:
-    text = render(machine("workstation"))
+    text = text_of(show_facts, machine("workstation"))
 
     assert text.count("\n") <= 40
     lines = marked(text)
@@ -70,7 +71,7 @@ def test_conflicts_are_marked_and_explained() -> None:
 
 
 def test_problems_that_are_no_conflicts_are_told_without_a_mark() -> None:
-    text = render(Facts(problems=(Problem(what="nvidia-smi", why="did not answer"),)))
+    text = text_of(show_facts, Facts(problems=(Problem(what="nvidia-smi", why="did not answer"),)))
 
     assert "  Problems    nvidia-smi: did not answer\n" in text
     assert not marked(text)
@@ -80,7 +81,7 @@ def test_a_conflict_that_the_probe_reported_is_told_once() -> None:
     probed = Problem(what="driver/library version mismatch", why="library 550.54.15, module 535.183.01: reboot")
     facts = Facts(driver=Driver(version="550.54.15", kernel_module="535.183.01"), problems=(probed, Problem(what="x", why="550.54.15")))
 
-    text = render(facts)
+    text = text_of(show_facts, facts)
 
     assert marked(text)[1:] == ["! Problems    driver/library version mismatch: library 550.54.15, module 535.183.01: reboot"]
     assert text.count("535.183.01") == 2
@@ -88,7 +89,7 @@ def test_a_conflict_that_the_probe_reported_is_told_once() -> None:
 
 
 def test_equal_gpus_are_counted() -> None:
-    text = render(Facts(gpus=(Gpu(name="H100", memory_mib=81920),) * 8))
+    text = text_of(show_facts, Facts(gpus=(Gpu(name="H100", memory_mib=81920),) * 8))
 
     assert "  GPU         8 x H100, 80.0 GiB\n" in text
 
@@ -98,11 +99,11 @@ def test_long_lists_are_cut_but_never_the_wrong_rows() -> None:
     bad = CudnnCopy(version="9.2.0", path="/bad", complete=False)
     facts = Facts(cudnn=(*[good] * 30, bad))
 
-    text = render(facts)
+    text = text_of(show_facts, facts)
 
     assert "/bad" in text
     assert "and 25 more (-v shows them)" in text
-    assert render(facts, verbose=True).count("/good") == 30
+    assert text_of(show_facts, facts, verbose=True).count("/good") == 30
 
 
 @pytest.mark.slow
@@ -112,14 +113,14 @@ def test_a_hopeless_machine_still_fits_a_screen() -> None:
     framework = InstalledFramework(name="torch", version="2" * 100, cudnn_built="9.1.0", would_load=load)
     facts = Facts(cudnn=(bad,) * 200, frameworks=(framework,) * 50, problems=(Problem(what="w", why="y " * 4000),) * 300)
 
-    lines = render(facts).splitlines()
+    lines = text_of(show_facts, facts).splitlines()
 
     assert len(lines) < 90
     assert [line for line in lines if len(line) > 100 and max(map(len, line.split())) < 80] == []
 
 
 def test_verbose_says_how_each_fact_was_learnt() -> None:
-    text = render(machine("notebook"), verbose=True)
+    text = text_of(show_facts, machine("notebook"), verbose=True)
 
     assert "  Sources     driver.version: libnvidia-ml.so.1\n" in text
 
@@ -139,7 +140,7 @@ def test_hostile_names_reach_no_terminal() -> None:
         note=evil,
     )
 
-    text = render(facts, verbose=True)
+    text = text_of(show_facts, facts, verbose=True)
 
     assert not [char for char in text if char != "\n" and not char.isprintable()]
     assert "\\x1b]0;pwned\\x07\\u202e\\n\\r\\x9b2J" in text
@@ -149,14 +150,14 @@ def test_colours_change_no_word() -> None:
     import re
 
     facts = machine("workstation")
-    colored = render(facts, style=Style(True))
+    colored = text_of(show_facts, facts, style=Style(True))
 
     assert "\x1b[" in colored
-    assert re.sub(r"\x1b\[[\d;]*m", "", colored) == render(facts)
+    assert re.sub(r"\x1b\[[\d;]*m", "", colored) == text_of(show_facts, facts)
 
 
 def test_a_driver_without_version() -> None:
-    assert "  Driver      of unknown version\n" in render(Facts(driver=Driver()))
+    assert "  Driver      of unknown version\n" in text_of(show_facts, Facts(driver=Driver()))
 
 
 def test_clean_keeps_newlines_only_where_they_are_meant() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -16,15 +15,10 @@ from cudnn_resolve.report import matrix, matrix_stack
 from cudnn_resolve.report.text import Page, Style
 from cudnn_resolve.requirement.target import version_filter
 from cudnn_resolve.version import Capability, DriverVersion
+from tests.pages import text_of
 from tests.unit.matrix.toy import WORLD, TextTables, book
 
 WORLD_BOOK = book()
-
-
-def text_of(show: Callable[..., None], *values: object, width: int = 100) -> str:
-    page = Page(width=width)
-    show(page, *values)
-    return page.text()
 
 
 def test_list() -> None:
@@ -116,8 +110,8 @@ def test_the_newest_build_is_a_final_gpu_build() -> None:
 
 def test_hostile_texts_do_not_reach_the_terminal() -> None:
     fault = Fault(file="a\x1b[31m/b.toml", place="x", message="\u202e")
-    assert matrix.render_faults([fault], "m") == "a\\x1b[31m/b.toml: x: \\u202e\n1 fault\n"
-    assert matrix.render_faults([], "m").startswith("m: all rows")
+    assert text_of(matrix.show_faults, [fault], "m") == "a\\x1b[31m/b.toml: x: \\u202e\n1 fault\n"
+    assert text_of(matrix.show_faults, [], "m").startswith("m: all rows")
     page = Page(width=20)
     page.table(("a", "b"), [("\x1b[31m", "x")])
     assert "\x1b" not in page.text()

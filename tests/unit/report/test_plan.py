@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from cudnn_resolve.report.document import encode_plan
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Override, Resolution
+from tests.pages import text_of
 from tests.worlds.load import facts, outcome, plan, request, world
 
 BOOK = world()
@@ -50,7 +52,7 @@ PLANS: dict[str, Callable[[], Plan]] = {
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_text(name: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"plan-{name}.txt", text_report.render(PLANS[name](), width=100))
+    golden(f"plan-{name}.txt", text_of(text_report.show_plan, PLANS[name]()))
 
 
 def test_an_environment_that_the_facts_describe_is_no_new_one() -> None:
@@ -65,13 +67,13 @@ def test_a_plan_with_many_warnings_is_read_in_15_lines() -> None:
     aside = [Warning(code="several-indexes", message="two indexes have it")]
     many = replace(found, warnings=(*aside, *(Warning(code=f"trap-{number}", message=f"trap {number}") for number in range(9)), COMPANION))
 
-    short = text_report.render(many, width=1000, command="cudnn-resolve apply")
+    short = text_of(text_report.show_plan, many, width=1000, command="cudnn-resolve apply")
 
     assert len(short.splitlines()) == 15
     assert COMPANION.message in short, "what the plan leaves broken stands before what is said aside"
     hidden = sum(one.message not in short for one in many.warnings)
     assert f"{hidden} more warnings (-v shows them)" in short
-    whole = text_report.render(many, width=1000, verbose=True)
+    whole = text_of(text_report.show_plan, many, width=1000, verbose=True)
     assert all(one.message in whole for one in many.warnings)
 
 
@@ -79,12 +81,12 @@ def test_a_plan_of_a_preload_alone_is_not_nothing() -> None:
     found = planned("south-gpu", python={"version": "3.10"}, gpus=None)
     kept = replace(found, pip=tuple(replace(one, action="keep") for one in found.pip))
     alone = replace(kept, steps=tuple(one for one in kept.steps if one.kind == "preload"))
-    assert "no package changes, but `apply` sets up the preload" in text_report.render(alone)
-    assert "nothing to do" in text_report.render(replace(kept, steps=()))
+    assert "no package changes, but `apply` sets up the preload" in text_of(text_report.show_plan, alone)
+    assert "nothing to do" in text_of(text_report.show_plan, replace(kept, steps=()))
 
 
 def test_every_reason_on_demand(golden: Callable[[str, str], None]) -> None:
-    golden("plan-joint-verbose.txt", text_report.render(PLANS["joint"](), width=100, verbose=True))
+    golden("plan-joint-verbose.txt", text_of(text_report.show_plan, PLANS["joint"](), verbose=True))
 
 
 def test_the_script(golden: Callable[[str, str], None]) -> None:
@@ -98,23 +100,23 @@ def test_the_requirements(golden: Callable[[str, str], None]) -> None:
 def test_the_chain(golden: Callable[[str, str], None]) -> None:
     found = outcome(BOOK, facts(), request(BOOK, "north", "south"))
     assert isinstance(found, Resolution)
-    golden("why.txt", why.render(chain(found, "nvidia-cudnn-cu12", BOOK), width=100))
+    golden("why.txt", text_of(why.show_chain, chain(found, "nvidia-cudnn-cu12", BOOK)))
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 @pytest.mark.parametrize("name", PLANS)
 def test_lines_are_as_wide_as_the_terminal(name: str, width: int) -> None:
-    lines = text_report.render(PLANS[name](), width=width).splitlines()
+    lines = text_of(text_report.show_plan, PLANS[name](), width=width).splitlines()
     too_long = [line for line in lines if len(line) > width and not line.strip().startswith(("cudnn-resolve ", "http"))]
 
     assert not [line for line in too_long if max(map(len, line.split())) <= width - 12], too_long
 
 
 def test_colour_changes_nothing_but_colour() -> None:
-    coloured = text_report.render(PLANS["joint"](), width=100, style=Style(color=True))
+    coloured = text_of(text_report.show_plan, PLANS["joint"](), style=Style(color=True))
 
     assert "\x1b[" in coloured
-    assert len(re.sub(r"\x1b\[[0-9;]*m", "", coloured).split()) == len(text_report.render(PLANS["joint"](), width=100).split())
+    assert len(re.sub(r"\x1b\[[0-9;]*m", "", coloured).split()) == len(text_of(text_report.show_plan, PLANS["joint"]()).split())
 
 
 EVIL = "a\x1b]0;owned\x07\u202e\nb"
@@ -137,7 +139,7 @@ def hostile() -> Plan:
     )
 
 
-@pytest.mark.parametrize("render", [text_report.render, script.render, requirements.render])
+@pytest.mark.parametrize("render", [partial(text_of, text_report.show_plan), script.render, requirements.render])
 def test_names_do_not_reach_the_terminal_as_they_are(render: Callable[[Plan], str]) -> None:
     shown = render(hostile())
 
@@ -331,7 +333,7 @@ def test_a_plan_with_every_kind_of_change_reads_in_fifteen_lines() -> None:
         warnings=(Warning(code="no-driver", message="there is no driver"), Warning(code="root", message="root is needed"), broken),
     )
 
-    text = text_report.render(full, width=100, command="cudnn-resolve apply -f torch")
+    text = text_of(text_report.show_plan, full, command="cudnn-resolve apply -f torch")
 
     assert len(text.splitlines()) <= 15
     assert "installed and kept: jax 2.0, cupy 2.0" in text
@@ -349,7 +351,7 @@ def test_what_is_not_known_of_the_hardware_takes_no_room_from_the_plan(known: di
     found = plan(BOOK, of, request(BOOK, "north", "south"))
 
     for width in (60, 100):
-        lines = text_report.render(found, width=width, command="cudnn-resolve apply").splitlines()
+        lines = text_of(text_report.show_plan, found, width=width, command="cudnn-resolve apply").splitlines()
         assert len(lines) <= 15
         assert any(head in line for line in lines), "no line ends in the middle of a fact"
         assert any(line.startswith("  driver ") and line.endswith(f"policy minor; {driver} here") for line in lines)

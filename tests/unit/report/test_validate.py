@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from cudnn_resolve.report.document import encode_validation
 from cudnn_resolve.report.encode_json import render as render_json
 from cudnn_resolve.report.junit import render as render_junit
-from cudnn_resolve.report.validate import render
+from cudnn_resolve.report.validate import show_validation
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
+from tests.pages import text_of
 from tests.report_schemas import junit_faults
 
 CHECKS = (
@@ -51,7 +52,7 @@ VALIDATION = Validation(
 
 
 def test_text() -> None:
-    assert render(VALIDATION, width=90).splitlines() == [
+    assert text_of(show_validation, VALIDATION, width=90).splitlines() == [
         "GPU 0: Tesla T4, compute capability 7.5, driver 550.54.15",
         "loaded: cudnn 9.1.0",
         "ok       torch/import: 2.6.0+cu124 (1.50 s)",
@@ -72,7 +73,7 @@ def test_text() -> None:
 
 
 def test_everything_in_full() -> None:
-    assert sum(line.startswith("ok       torch/conv") for line in render(VALIDATION, verbose=True).splitlines()) == 3
+    assert sum(line.startswith("ok       torch/conv") for line in text_of(show_validation, VALIDATION, verbose=True).splitlines()) == 3
 
 
 def test_junit() -> None:
@@ -108,7 +109,7 @@ checks = st.builds(
 def test_nothing_in_a_check_breaks_a_format(made: tuple[Check, ...]) -> None:
     validation = Validation(checks=made, loaded={"a": "\x1b[31m"}, gpus=(VisibleGpu(index=0, name="\x1b]0;x\x07"),))
 
-    text = render(validation)
+    text = text_of(show_validation, validation)
     told = json.loads(render_json(encode_validation(validation)))
     suite = ET.fromstring(render_junit(validation)).find("testsuite")  # noqa: S314 - our own
 

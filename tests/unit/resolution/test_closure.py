@@ -11,6 +11,7 @@ from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.matrix.row import Index
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.model import RequirementLine
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
@@ -304,7 +305,7 @@ def test_a_framework_with_a_marker_is_a_target_where_it_holds() -> None:
 def test_hashes_hold_on_indexes_that_cannot_be_asked_and_for_every_package_of_a_framework() -> None:
     (target,) = request(BOOK, "north==2.0").targets
     hashed = replace(target, hashes=(f"sha256:{'0' * 64}",))
-    unavailable = [row.url for row in BOOK.indexes() if row.url]
+    unavailable = [row.url for row in BOOK.rows(Index) if row.url]
     found = asked(FakeSource(index_of(BOOK)._packages, unavailable), targets=(hashed,))  # noqa: SLF001 - the same, but for the variants
 
     assert isinstance(found, Conflict)

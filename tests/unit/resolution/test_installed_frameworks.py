@@ -12,9 +12,10 @@ from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.operations.options import PlanRequest
 from cudnn_resolve.operations.plan import broken_installed
 from cudnn_resolve.planning.model import PipAction, Plan
-from cudnn_resolve.report.plan import render
+from cudnn_resolve.report.plan import show_plan
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Resolution
+from tests.pages import text_of
 from tests.worlds.load import changed, facts, outcome, plan, request, texts, universe, versions, world
 
 BOOK = world()
@@ -75,7 +76,7 @@ def test_a_wheel_that_would_take_the_installed_cudnn_away_lies_in_a_folder_of_it
     assert [step.kind for step in found.steps][-1] == "folder"
     assert found.stack is not None
     assert [(one.name, one.cudnn, one.libraries) for one in found.stack.frameworks if one.asked] == [("south", "8.9.7.29", "pip")]
-    assert "libcudnn.so.8 for south only, in a separate folder" in render(found)
+    assert "libcudnn.so.8 for south only, in a separate folder" in text_of(show_plan, found)
 
 
 def test_no_framework_loses_the_cudnn_that_lies_in_the_folder() -> None:
@@ -160,7 +161,7 @@ def test_a_framework_that_may_break_does_and_the_plan_says_so_first() -> None:
     found = planned("south==1.1", channel="pip", allow_break=frozenset({"north"}))
 
     assert codes(found)[0] == "breaks-framework"
-    assert "north 2.0 will no longer import" in "\n".join(render(found).splitlines()[:4])
+    assert "north 2.0 will no longer import" in "\n".join(text_of(show_plan, found).splitlines()[:4])
     assert "north" not in {one.name for one in found.stack.frameworks} if found.stack else False
 
 
@@ -185,7 +186,7 @@ def test_installed_frameworks_stand_in_the_stack() -> None:
     assert found.stack is not None
 
     assert [(one.name, one.asked, one.libraries) for one in found.stack.frameworks] == [("south", True, "pip"), ("north", False, "pip")]
-    assert "installed and kept" in render(found)
+    assert "installed and kept" in text_of(show_plan, found)
 
 
 def test_a_framework_that_cannot_be_loaded_holds_nothing() -> None:
