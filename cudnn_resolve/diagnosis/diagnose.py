@@ -142,7 +142,8 @@ def diagnose_installed(facts: Facts, book: Book) -> Iterator[Finding]:
 
 def _ranked(case: Case, reader: Reader, died: Match | None, *, has_failed: bool) -> list[Suspect]:
     causes = case.book.causes()
-    found = derive(suspects(case.matches, case.features, died, has_failed=has_failed), case)
+    found = suspects(case.matches, case.features, died, has_failed=has_failed)
+    derive(found, case)
     nameless = sorted(found.keys() - causes.keys())
     if nameless:  # from an unchecked overlay
         raise MatrixError(
