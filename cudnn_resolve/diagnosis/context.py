@@ -12,6 +12,7 @@ from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library_name import Library
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.symptom import PLACE, place_feature
 from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion, DriverVersion, parsed
 
 _NEWEST = Capability(10, 0)
@@ -29,8 +30,6 @@ _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
 _SHOWS = (("context-cudnn-package", "context-cudnn-shown", "context-upgraded"), ("pip-cudnn-other-major",))
 """Symptoms that name an installed cuDNN; and those that name it in the field `found`."""
 FILES_LISTED = "files-listed"
-_PLACE = "context-place"
-"""Start of the names of symptoms whose fields are named like the features that they show."""
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
 _LONG_LISTING = (
     r"\s{0,8}(?:[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
@@ -245,7 +244,7 @@ def features_of(matches: Sequence[Match], context: Context, book: Book, facts: F
     remote = max((match.line for match in matches if match.symptom.id == _REMOTE), default=0)
     told = {(match.symptom.feature, match.line > remote) for match in matches if match.symptom.role in ("context", "harmless")}
     features = {name for name, is_there in told if name and (is_there or name not in _OF_PROMPT)}
-    features |= {name.replace("_", "-") for match in matches if match.symptom.id.startswith(_PLACE) for name in match.fields}
+    features |= {place_feature(name) for match in matches if match.symptom.id.startswith(PLACE) for name in match.fields}
     if facts is not None:
         features |= set(_of_facts(facts))
     features |= set(_gpu_age(context, features, matches, book))
