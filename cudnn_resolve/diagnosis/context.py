@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, missing
-from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
+from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present, of_symptom, values_of
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
@@ -60,7 +60,7 @@ def context_of(matches: Sequence[Match], book: Book, facts: Facts) -> Context:
     pip = or_none(facts.packages.pip) or {}
     installed = ((name, version) for name, version in pip.items() if book.framework_of(name) is not None)
     frameworks = tuple(dict.fromkeys((*_frameworks(matches), *installed)))
-    cards = tuple(dict.fromkeys(match.fields["card"] for match in matches if "card" in match.fields))
+    cards = tuple(dict.fromkeys(values_of(matches, "card")))
     wanted = {match.line for match in matches if match.symptom.cause in _WANTS or match.symptom.id in _ASKS}
     shown = [match for match in matches if match.line not in wanted or match.symptom.id in _ASKS]
     return Context(
@@ -74,7 +74,7 @@ def context_of(matches: Sequence[Match], book: Book, facts: Facts) -> Context:
 
 def speaking(matches: Sequence[Match], context: Context, book: Book) -> tuple[Match, ...]:
     """Matches that apply to the known releases, as a row for other versions of a framework does not, and to no line of our own plans."""
-    own = {match.line for match in matches if match.symptom.id == "noise-own-plan"}
+    own = {match.line for match in of_symptom(matches, "noise-own-plan")}
     known: dict[str, list[str]] = {}
     for name, version in context.frameworks:
         for framework in {name, book.framework_of(name) or name}:
@@ -241,7 +241,7 @@ _OF_NIXOS = r"[A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} nixos [\w-]{1,30}(?:\[\d{1,9}\
 
 def features_of(matches: Sequence[Match], context: Context, book: Book, facts: Facts | None) -> frozenset[str]:
     """Features of the machine according to the log and the facts."""
-    remote = max((match.line for match in matches if match.symptom.id == _REMOTE), default=0)
+    remote = max((match.line for match in of_symptom(matches, _REMOTE)), default=0)
     told = {(match.symptom.feature, match.line > remote) for match in matches if match.symptom.role in ("context", "harmless")}
     features = {name for name, is_there in told if name and (is_there or name not in _OF_PROMPT)}
     features |= {place_feature(name) for match in matches if match.symptom.id.startswith(PLACE) for name in match.fields}
@@ -262,7 +262,7 @@ def features_of(matches: Sequence[Match], context: Context, book: Book, facts: F
     _add_implied(features)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
-    if any(match.symptom.id == "context-died" for match in matches):
+    if any(of_symptom(matches, "context-died")):
         features.discard("server-without-gpu")
     if "windows" in features and within(">=2.11", context.version("tensorflow")):
         features.add("tf-cpu-on-windows")
@@ -291,11 +291,11 @@ def _is_tested(name: str, matches: Iterable[Match]) -> bool:
 
 def _is_of_host(matches: Sequence[Match]) -> bool:
     """True if every list of GPUs is that of the host: before the command that starts the container, by ssh, or without compose's prefix."""
-    start = min((match.line for match in matches if match.symptom.id == _STARTS), default=0)
+    start = min((match.line for match in of_symptom(matches, _STARTS)), default=0)
     shown = [match.line for match in matches if match.symptom.feature in _SHOWN]
     prefixed = {match.line for match in matches if re.match(_COMPOSED, match.text)}
-    by_ssh = next((match.line for match in matches if match.symptom.id == _REMOTE and " nvidia-smi" in match.text), None)
-    if by_ssh is not None and any(match.symptom.id == "context-kubernetes" for match in matches):
+    by_ssh = next((match.line for match in of_symptom(matches, _REMOTE) if " nvidia-smi" in match.text), None)
+    if by_ssh is not None and any(of_symptom(matches, "context-kubernetes")):
         return min(shown, default=by_ssh) > by_ssh  # of a node
     return max(shown, default=start) < start or (bool(prefixed) and prefixed.isdisjoint(shown))
 
@@ -354,9 +354,9 @@ def _gpu_age(context: Context, features: set[str], matches: Sequence[Match], boo
     built = next((build.targets for build in context.builds if build.targets), ())
     made = [match for match in matches if "made" in match.fields and not match.text.lstrip().startswith(("#", "//"))]
     own = tuple(target for match in made for target in match.fields["made"])  # of the user's own build
-    targets = next((match.fields["targets"] for match in matches if isinstance(match.fields.get("targets"), tuple)), own or built)
-    old = max((match.fields["toolkit"] for match in matches if match.symptom.id == "context-cuda-old"), default=None)
-    newest = max((int(match.fields["of"]) for match in matches if match.symptom.id == "context-cuda-major"), default=0)
+    targets = next(values_of(matches, "targets", tuple), own or built)
+    old = max(values_of(of_symptom(matches, "context-cuda-old"), "toolkit"), default=None)
+    newest = max(map(int, values_of(of_symptom(matches, "context-cuda-major"), "of")), default=0)
     for capability in context.capabilities:
         row = book.architecture(capability)
         if targets:

@@ -38,7 +38,7 @@ from cudnn_resolve.diagnosis.library_path import (
     shown_twice,
 )
 from cudnn_resolve.diagnosis.log_stack import toolkit_without
-from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects, values_of
+from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects, of_symptom, values_of
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.facts.model import Unknown, or_none
 from cudnn_resolve.matrix.library_name import Library, library_of
@@ -353,10 +353,9 @@ def _check_jax_library(found: Suspects, case: Case) -> None:
 def _compare_loaded_parts(found: Suspects, case: Case) -> None:
     """The loader's output shows parts of one cuDNN from two directories."""
     places: dict[int | None, dict[str, dict[str, Match]]] = {}
-    for match in case.matches:
-        if match.symptom.id == "context-cudnn-loaded":
-            library = match.fields["loadedlib"]
-            places.setdefault(library.major, {}).setdefault(match.fields["loaded"], {})[library.stem] = match
+    for match in of_symptom(case.matches, "context-cudnn-loaded"):
+        library = match.fields["loadedlib"]
+        places.setdefault(library.major, {}).setdefault(match.fields["loaded"], {})[library.stem] = match
     for major, directories in places.items():
         stems = [stem for parts in directories.values() for stem in parts]
         # A part loaded from both directories is a second complete copy, which another package may bundle.
@@ -374,7 +373,7 @@ def _compare_loaded_parts(found: Suspects, case: Case) -> None:
 def _explain_outdated(found: Suspects, case: Case) -> None:
     """JAX reports a library as too old although its wheel is new enough: an older copy is found first."""
     old = found["cuda_runtime_missing"]
-    match = next((match for match in old.matches if match.symptom.id == "jax-cuda-older-than-built"), None)
+    match = next(of_symptom(old.matches, "jax-cuda-older-than-built"), None)
     if match is None:
         return
     component, built = match.fields["component"], match.fields["built"]
@@ -391,9 +390,8 @@ def _explain_outdated(found: Suspects, case: Case) -> None:
 
 def _wheels(case: Case) -> Iterator[tuple[str, str, Match | None]]:
     """Component, version and line of NVIDIA's wheels, according to log and facts."""
-    for match in case.matches:
-        if match.symptom.id == "context-cuda-wheel":
-            yield _wheel_of(match.fields["cudawheel"]), str(match.fields["cudawheelversion"]), match
+    for match in of_symptom(case.matches, "context-cuda-wheel"):
+        yield _wheel_of(match.fields["cudawheel"]), str(match.fields["cudawheelversion"]), match
     pip = or_none(case.known.packages.pip)
     for name, version in (pip or {}).items():
         if name.startswith("nvidia-"):

@@ -7,7 +7,7 @@ import re
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.log_stack import compilers, driver_of
-from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
+from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects, of_symptom, values_of
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.row import Architecture
@@ -78,7 +78,7 @@ def compare_driver_parts(found: Suspects, case: Case) -> None:
         loader = or_none(case.known.loader)
         searched = (*loader.ld_library_path, *loader.ldconfig) if loader is not None else ()
         place = next((path for path in searched if is_compat(path)), None)
-        if place is not None and not any(match.symptom.id == "nvml-mismatch" for match in mismatch.matches):
+        if place is not None and not any(of_symptom(mismatch.matches, "nvml-mismatch")):
             is_cached = place.rpartition("/")[2].startswith("lib") and ".so" in place
             setting = "the linker cache" if is_cached else "LD_LIBRARY_PATH"
             text = f"driver {driver.version} matches its kernel module, but {setting} makes the loader take libcuda from {place} first"
@@ -91,7 +91,7 @@ def compare_driver_parts(found: Suspects, case: Case) -> None:
 def _is_on_host(suspect: Suspect, case: Case) -> bool:
     """True if the program that fails runs on the machine itself, by its service's journal or its user's prompt."""
     is_service = any(_OF_SERVICE.match(match.text) for match in suspect.matches)
-    return not case.features & _CONTAINED and (is_service or any(match.symptom.id == "context-host-prompt" for match in case.matches))
+    return not case.features & _CONTAINED and (is_service or any(of_symptom(case.matches, "context-host-prompt")))
 
 
 def _is_one_branch(match: Match) -> bool:
@@ -108,8 +108,8 @@ def compare_listed_driver(found: Suspects, case: Case) -> None:
         return
     listed = {
         DriverVersion(match.fields["present"].version): match
-        for match in case.matches
-        if match.symptom.id in ("context-cuda-listed", "context-cuda-names") and not is_compat(str(match.fields.get("place", "")))
+        for match in of_symptom(case.matches, "context-cuda-listed", "context-cuda-names")
+        if not is_compat(str(match.fields.get("place", "")))
         if match.fields["present"].family == "driver" and re.fullmatch(_DRIVER_VERSION, match.fields["present"].version or "")
     }
     loaded = module.fields["driver2"]
@@ -175,7 +175,7 @@ def compare_reported_driver(found: Suspects, case: Case) -> None:
     vague = (found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found and _is_vague(found[cause]))
     doubted = next((match for match in case.matches if "doubted" in match.fields), None)
     unseen = next(vague, found.get("out_of_memory") if doubted else None)
-    reported = next((match for match in case.matches if match.symptom.id in _REPORTS_OF_DRIVER and _driver_in(match) is not None), doubted)
+    reported = next((match for match in of_symptom(case.matches, *_REPORTS_OF_DRIVER) if _driver_in(match) is not None), doubted)
     fields = (str(match.fields.get(name, "")) for match in case.matches for name in ("toolkit", "told"))
     named = [CudaVersion(text) for text in fields if "." in text]
     cuda = max([*named, *(build.cuda for build in case.context.builds if build.cuda is not None)], default=None)
@@ -314,7 +314,7 @@ def decide_gpu_age(found: Suspects, case: Case) -> None:
 
 def compare_compiler(found: Suspects, case: Case) -> None:
     """An nvcc does not know an architecture: the CUDA of PyTorch, if it is another one, does, or both are older than the GPU."""
-    shown = {match.symptom.id: match for match in case.matches if match.symptom.id in _COMPARED}
+    shown = {match.symptom.id: match for match in of_symptom(case.matches, *_COMPARED)}
     there = [found[cause] for cause in _BY_AGE if cause in found]
     by_arch = {hit: suspect for suspect in there for match in suspect.matches for hit in _REFUSED.findall(match.text)}
     for (major, minor), suspect in by_arch.items() if len(shown) == len(_COMPARED) else ():
@@ -325,7 +325,7 @@ def compare_compiler(found: Suspects, case: Case) -> None:
             found.supersede(suspect, "toolkit_build_mismatch", 0, text, [tool, own])
             return
     mismatch = found["toolkit_build_mismatch"]
-    arch = next((match.fields["arch"] for match in mismatch.matches if match.symptom.id == "extension-arch"), None)
+    arch = next(values_of(of_symptom(mismatch.matches, "extension-arch"), "arch"), None)
     nvcc = {nvcc.line for nvcc in compilers(case)}
     built = {build.cuda.line for build in case.context.builds if build.cuda}
     built |= {match.fields["built"].line for name, match in shown.items() if name != "context-nvcc"}
@@ -364,7 +364,7 @@ def _drops_old(suspect: Suspect) -> bool:
 def decide_ggml_age(found: Suspects, _: Case) -> None:
     """Decide whether a GPU is older than, newer than or between the architectures that llama.cpp was compiled for."""
     new = found["gpu_arch_too_new_for_build"]
-    match = next((match for match in new.matches if match.symptom.id == "ggml-arch"), None)
+    match = next(of_symptom(new.matches, "ggml-arch"), None)
     if match is None:
         return
     arch, compiled = match.fields["arch"], match.fields["compiled"].strip(",")

@@ -7,7 +7,7 @@ import re
 from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.library_path import carries, command_of, is_default, missing, shown_at, wheel_component
 from cudnn_resolve.diagnosis.log_stack import majors_of
-from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
+from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects, of_symptom, values_of
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.matrix.library_name import Library, library_of
 
@@ -53,7 +53,7 @@ def explain_unnamed(found: Suspects, case: Case) -> None:
     there = {copy.major for copy in case.context.cudnn} | {build.cudnn.major for build in others if build.cudnn is not None}
     cuda, (majors, components, shown) = {build.cuda.major for build in own if build.cuda is not None}, _cuda_listed(case)
     by_file = any("present" in match.fields for match in shown)
-    asked = [match.text for match in case.matches if match.symptom.id == ("context-files-listed" if by_file else "context-wheels-listed")]
+    asked = [match.text for match in of_symptom(case.matches, "context-files-listed" if by_file else "context-wheels-listed")]
     if cuda and majors and not cuda & majors:
         text = f"{who} needs CUDA {max(cuda)}, but the libraries that the log lists are of CUDA {max(majors)}"
         found.supersede(base, "cuda_runtime_missing", 10, text, shown[:1])
@@ -94,7 +94,7 @@ def _cuda_listed(case: Case) -> tuple[set[int], set[str], list[Match]]:
 def find_listed(found: Suspects, case: Case) -> None:
     """CUDA or driver libraries that are not found although the log shows the file, or the wheel that contains it."""
     causes = ["cuda_runtime_missing", "driver_incomplete"]
-    if not any(match.symptom.id == _LIBCUDA_LISTED for match in case.matches):
+    if not any(of_symptom(case.matches, _LIBCUDA_LISTED)):
         causes.append("driver_not_loaded")
     for cause in causes:
         lacking = found[cause]
@@ -110,7 +110,7 @@ def find_listed(found: Suspects, case: Case) -> None:
 
 def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
     """A missing library, its location according to the log, and the line that shows it."""
-    names = (f"lib{match.fields['linkname']}.so" for match in lacking.matches if match.symptom.id == _LINKED)
+    names = (f"lib{name}.so" for name in values_of(of_symptom(lacking.matches, _LINKED), "linkname"))
     linked = [library for name in names if (library := library_of(name)) is not None]
     wanted = list(dict.fromkeys([*missing(lacking.matches), *linked]))
     lines = {match.line for match in lacking.matches}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.logged_install import installation
-from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects, values_of
+from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects, of_symptom, values_of
 from cudnn_resolve.diagnosis.pip_release import (
     MANYLINUX,
     PYTHON_LINES,
@@ -68,11 +68,9 @@ _Key = tuple[tuple[int, ...], str]
 
 def interpret_pip_versions(found: Suspects, case: Case) -> None:
     """Locate the requested version in pip's list of versions."""
-    ignored = " ".join(match.text for match in case.matches if match.symptom.id == _ANOTHER)
-    for match in case.matches:
-        verdict = None
-        if match.symptom.id == _LISTED:
-            verdict = _of_stubs(match, case.book) or _of_old_pip(match, case) or _verdict(match, ignored)
+    ignored = " ".join(match.text for match in of_symptom(case.matches, _ANOTHER))
+    for match in of_symptom(case.matches, _LISTED):
+        verdict = _of_stubs(match, case.book) or _of_old_pip(match, case) or _verdict(match, ignored)
         if verdict is not None and verdict[0] == _PYTHON and verdict[1] < _DECIDED and (of_glibc := _of_glibc(match, case)) is not None:
             verdict = of_glibc
             found.pop(_PYTHON, None)
@@ -123,7 +121,7 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> None:
 def name_misspelt(found: Suspects, case: Case) -> None:
     """A package that the index does not have at all is one of conda, or a known one with a slip of the pen in its name."""
     python = found[_PYTHON]
-    match = next((match for match in python.matches if match.symptom.id == "pip-versions-none"), None)
+    match = next(of_symptom(python.matches, "pip-versions-none"), None)
     if match is None:
         return
     name = re.split(r"[^\w.-]", str(match.fields["requirement"]))[0].lower().replace("_", "-")
@@ -293,12 +291,12 @@ def is_of_system(matches: Iterable[Match], facts: Facts | None) -> bool:
     """True if the wheels are for another system, so that another Python would not help."""
     files = (parse_file(str(match.fields.get("wheel", ""))) for match in matches)
     elsewhere = any(file is not None and is_elsewhere(file.platform, facts) for file in files)
-    return elsewhere or any(match.symptom.id in ("uv-platform", "uv-wheel-elsewhere") for match in matches)
+    return elsewhere or any(of_symptom(matches, "uv-platform", "uv-wheel-elsewhere"))
 
 
 def _of_file(matches: Sequence[Match], case: Case) -> tuple[str, bool] | None:
     """Wording for what a wheel file was built for, by its name, and whether that is decisive."""
-    file = next((match.fields["wheel"] for match in matches if isinstance(match.fields.get("wheel"), str)), "")
+    file = next(values_of(matches, "wheel", str), "")
     wanted = parse_file(file)
     if wanted is None:
         return None
@@ -350,7 +348,7 @@ def is_bits_open(matches: Sequence[Match], case: Case) -> bool:
 def own_python(matches: Iterable[Match], case: Case) -> PythonLine | None:
     """Python of the messages or the facts, else the only one in the log."""
     own = own_line(matches, case.facts)
-    seen = {own_line([match], None) for match in case.matches if match.symptom.id == "context-python"}
+    seen = {own_line([match], None) for match in of_symptom(case.matches, "context-python")}
     return own or (seen.pop() if len(seen) == 1 else None)
 
 

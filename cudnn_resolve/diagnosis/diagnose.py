@@ -13,7 +13,7 @@ from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.line_origin import is_of_other, speaker
 from cudnn_resolve.diagnosis.log_stack import driver_of
 from cudnn_resolve.diagnosis.match import Reader
-from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
+from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect, values_of
 from cudnn_resolve.diagnosis.remedy import WANT_CARD, WEAK, Remedies, is_answered
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
 from cudnn_resolve.diagnosis.survived import cured, mark_survived
@@ -416,7 +416,7 @@ def _explains(finding: Finding, first: Finding, causes: Mapping[str, Cause]) -> 
 
 def _frameworks_of(matches: Iterable[Match], case: Case) -> frozenset[str]:
     """Frameworks of messages and of the preceding traceback."""
-    frames = (str(match.fields["frame"]) for match in case.frames if "frame" in match.fields)
+    frames = map(str, values_of(case.frames, "frame"))
     names = (*(match.symptom.framework for match in matches), *frames)
     return frozenset(found for name in names if name and (found := case.book.framework_named(name)))
 

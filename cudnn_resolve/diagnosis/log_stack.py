@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cudnn_resolve.diagnosis.library_path import has_part_of_system, missing, place_listed
+from cudnn_resolve.diagnosis.model import Case, Match, of_symptom, values_of
 from cudnn_resolve.diagnosis.pip_release import python_tags
 from cudnn_resolve.matrix.library_name import Library
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Case, Match
     from cudnn_resolve.diagnosis.pip_release import PythonLine
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build, WheelRelease
@@ -145,14 +145,14 @@ def python_line(case: Case) -> PythonLine | None:
 
 def cuda_majors(case: Case, book: Book) -> frozenset[int]:
     """CUDA majors consistent with libraries, builds and directories in the log; empty if unknown or contradictory."""
-    named = [match.fields["of"] for match in case.matches if match.symptom.id == "context-cuda-major"]
+    named = values_of(of_symptom(case.matches, "context-cuda-major"), "of")
     libraries = [
         value for match in case.matches for value in match.fields.values() if isinstance(value, Library) and value.family == "cuda"
     ]
     left = [frozenset((int(major),)) for major in named] + [found for library in libraries if (found := majors_of(library, book))]
     if left:
         return frozenset.intersection(*left)
-    lines = (match.text for match in case.matches if match.symptom.id == "context-cuda-named")
+    lines = (match.text for match in of_symptom(case.matches, "context-cuda-named"))
     majors = frozenset(major for text in lines for hit in re.finditer(_TEXT, text) if 8 <= (major := int(hit[1])) <= 13)
     return majors if len(majors) == 1 else frozenset()
 
@@ -172,7 +172,7 @@ def majors_of(library: Library, book: Book) -> frozenset[int]:
 
 def compilers(case: Case) -> list[CudaVersion]:
     """CUDA of each nvcc that prints its version in the log."""
-    return [match.fields["nvcc"] for match in case.matches if match.symptom.id == "context-nvcc"]
+    return list(values_of(of_symptom(case.matches, "context-nvcc"), "nvcc"))
 
 
 def toolkit_without(cudnn: Collection[int], case: Case) -> int | None:
@@ -321,12 +321,11 @@ def pythons_of(build: Build, book: Book) -> list[PythonLine]:
 
 def image_of(matches: Iterable[Match]) -> str:
     """Image in a container's start command in the log, else a placeholder."""
-    for match in matches:
-        if match.symptom.id == "context-container-start":
-            hits = re.finditer(_IMAGE, match.text)
-            images = (hit[0] for hit in hits if not _OPTION.search(match.text, max(0, hit.start() - 45), hit.start()))
-            if (image := next(images, None)) is not None:
-                return shlex.quote(image)
+    for match in of_symptom(matches, "context-container-start"):
+        hits = re.finditer(_IMAGE, match.text)
+        images = (hit[0] for hit in hits if not _OPTION.search(match.text, max(0, hit.start() - 45), hit.start()))
+        if (image := next(images, None)) is not None:
+            return shlex.quote(image)
     return "IMAGE"
 
 

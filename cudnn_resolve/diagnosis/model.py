@@ -86,6 +86,11 @@ class Match(Struct, frozen=True, kw_only=True, eq=False):
         return self.own or self.text
 
 
+def of_symptom(matches: Iterable[Match], *names: str) -> Iterator[Match]:
+    """The matches of the symptoms with these names."""
+    return (match for match in matches if match.symptom.id in names)
+
+
 def values_of(matches: Iterable[Match], name: str, kind: type[Any] = object) -> Iterator[Any]:
     """Values of a field, of one type, in the messages that have it."""
     return (match.fields[name] for match in matches if name in match.fields and isinstance(match.fields[name], kind))
