@@ -31,7 +31,7 @@ from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.matrix.symptom import Help
+from cudnn_resolve.matrix.symptom import RemedyRow
 from cudnn_resolve.version import Capability, Dotted
 
 _CONDA_PYTHON = re.compile(
@@ -254,10 +254,10 @@ class Remedies:
             text = "the log does not show which framework is used: run this in the program's environment, where it is detected"
             yield Remedy(text=text, command="cudnn-resolve doctor LOG")
 
-    def _rows(self, cause: str, features: frozenset[str]) -> Iterator[Help]:
+    def _rows(self, cause: str, features: frozenset[str]) -> Iterator[RemedyRow]:
         """Rows of the tables for a cause with these features, fallbacks last."""
         has_no_card = cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
-        for row in sorted(self.book.helps(), key=lambda row: row.fallback):
+        for row in sorted(self.book.remedies(), key=lambda row: row.fallback):
             is_of_cause = cause in (row.cause, *row.also) and (not has_no_card or "no-card" in row.needs)
             if not is_of_cause or not features.issuperset(row.needs):
                 continue

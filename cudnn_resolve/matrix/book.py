@@ -259,9 +259,9 @@ class Book:
         """All causes by id."""
         return {cause.id: cause for cause in self.rows(symptom.Cause)}
 
-    def helps(self) -> tuple[symptom.Help, ...]:
+    def remedies(self) -> tuple[symptom.RemedyRow, ...]:
         """All remedies, the least invasive of each cause first."""
-        return self.rows(symptom.Help)
+        return self.rows(symptom.RemedyRow)
 
     def clues(self) -> tuple[symptom.Clue, ...]:
         """Words in messages that tell more than a cause."""

@@ -96,7 +96,7 @@ class Cause(Row, frozen=True, kw_only=True):
     """Framework versions that help: the installed one, any, or the installed one if another build or other libraries fix it."""
 
 
-class Help(Row, frozen=True, kw_only=True):
+class RemedyRow(Row, frozen=True, kw_only=True):
     """symptom/*.toml: remedy for a cause; table order puts the least invasive first."""
 
     identity = ("cause", "id")

@@ -11,7 +11,7 @@ from cudnn_resolve.matrix.anchor import key_of, may_match
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
 from cudnn_resolve.matrix.row_fault import Fault, Placed
-from cudnn_resolve.matrix.symptom import PLACE, Cause, Help, Symptom, place_feature
+from cudnn_resolve.matrix.symptom import PLACE, Cause, RemedyRow, Symptom, place_feature
 
 DERIVED = frozenset(
     """
@@ -91,14 +91,14 @@ def lines_chosen(book: Book) -> Iterator[Fault]:
 def causes_known(book: Book) -> Iterator[Fault]:
     """Every cause that a row names is a [[cause]], and every cause has a remedy."""
     known = book.causes()
-    helped = {remedy.cause for remedy in book.helps()}
+    helped = {remedy.cause for remedy in book.remedies()}
     for placed in book.placed(Symptom):
         symptom = placed.row
         if symptom.cause is not None and symptom.cause not in known:
             yield placed.fault("cause", f"{symptom.cause} is not a [[cause]]")
         if symptom.cause is None and symptom.role not in ("context", "harmless"):
             yield placed.fault("cause", f"is missing: role {symptom.role} needs one")
-    for placed_remedy in book.placed(Help):
+    for placed_remedy in book.placed(RemedyRow):
         remedy = placed_remedy.row
         for name in {remedy.cause, *remedy.also} - known.keys():
             yield placed_remedy.fault("cause", f"{name} is not a [[cause]]")
@@ -135,7 +135,7 @@ def features_known(book: Book) -> Iterator[Fault]:
     clues = {value for row in book.clues() if row.tells in ("feature", "error_kind") for value in row.values.values()}
     places = {place_feature(name) for row in book.symptoms() if row.id.startswith(PLACE) for name in _fields(row)}
     known = {row.feature for row in book.symptoms() if row.feature} | clues | places | DERIVED
-    rows: Iterator[Placed[Symptom] | Placed[Help]] = chain(book.placed(Symptom), book.placed(Help))
+    rows: Iterator[Placed[Symptom] | Placed[RemedyRow]] = chain(book.placed(Symptom), book.placed(RemedyRow))
     for placed in rows:
         row = placed.row
         for feature in (*row.needs, *row.unless):
@@ -147,7 +147,7 @@ def remedies_filled(book: Book) -> Iterator[Fault]:
     """The fields in a remedy come from the program or a pattern; a remedy with another field would never be shown."""
     known = FIELDS | {row.tells for row in book.clues()}
     known |= {name for row in book.symptoms() for name in _fields(row)}
-    for placed in book.placed(Help):
+    for placed in book.placed(RemedyRow):
         row = placed.row
         for column in ("text", "command"):
             try:

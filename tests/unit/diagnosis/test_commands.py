@@ -56,5 +56,5 @@ def test_the_toolkit_of_a_message_is_its_version() -> None:
 
 
 def test_no_framework_is_raised_without_its_build() -> None:
-    every = [(row.command or "").replace("jax-cuda12-", "").replace("jax[cuda13]", "") for row in book().helps()]
+    every = [(row.command or "").replace("jax-cuda12-", "").replace("jax[cuda13]", "") for row in book().remedies()]
     assert not [one for one in every if "pip install -U" in one and any(name in one for name in ("torch", "tensorflow", "jax", "paddle"))]
