@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.context import build_of
+from cudnn_resolve.diagnosis.fitting_build import OLDEST_PYTHON
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
 from cudnn_resolve.diagnosis.log_stack import (
     FIRST_IN_CONDA,
-    OLDEST_PYTHON,
     cuda_majors,
     cuda_of_driver,
     driver_of,
