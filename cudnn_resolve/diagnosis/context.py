@@ -48,7 +48,7 @@ _COMPOSED = (
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")
 """Symptoms of TensorFlow's notice that it finds no CUDA runtime."""
-TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
+_TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
 """Names of the GPU in a Jetson."""
 NO_CARD = "this machine has no NVIDIA GPU"
 GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
@@ -317,7 +317,7 @@ def _of_facts(facts: Facts) -> Iterable[str]:
     if facts.platform.arch == "aarch64":
         # Before CUDA 11 no other Arm machine had CUDA.
         is_old = any((one.cuda_built or "").startswith("10.") for one in or_none(facts.frameworks) or ())
-        yield "jetson" if is_old or any(re.search(TEGRA, gpu.name or "") for gpu in gpus) else "arm"
+        yield "jetson" if is_old or any(re.search(_TEGRA, gpu.name or "") for gpu in gpus) else "arm"
     if or_none(facts.driver) is not None:
         yield "driver-idle" if is_idle(facts) else "driver-seen"
     elif facts.driver is None and not gpus:
