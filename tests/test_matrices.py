@@ -35,6 +35,15 @@ def test_law(one: Callable[[Book], Iterable[Fault]], book: Book) -> None:
     assert [str(fault) for fault in one(book)] == []
 
 
+@pytest.mark.slow
+def test_names_kept_by_hand_are_those_that_no_row_gives(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    features, fields = symptom_rules.DERIVED, symptom_rules.FIELDS
+    monkeypatch.setattr(symptom_rules, "DERIVED", frozenset())
+    monkeypatch.setattr(symptom_rules, "FIELDS", frozenset())
+    assert {fault.message.split()[0] for fault in symptom_rules.features_known(book)} == features
+    assert {fault.message.split()[0].strip("{}") for fault in symptom_rules.remedies_filled(book)} == fields
+
+
 def test_every_table_is_there(book: Book) -> None:
     names = set(book.names())
     assert {name for name in TABLES if not name.endswith("*")} <= names

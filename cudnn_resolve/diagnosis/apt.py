@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.library_path import missing
+from cudnn_resolve.diagnosis.model import Match, of_symptom, values_of
 from cudnn_resolve.matrix.row import AptPattern, Repository
 from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Match
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
@@ -79,9 +79,9 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
             values |= {"name_old": old[0], "successor": successor}
         values.update({name: value for name, value in _of(found).items() if name not in values})
     lacking = dict.fromkeys(found[name] for found in each for name in ("dependent", "needs") if name in found)
-    if lacking and (suite := next((str(match.fields["suite"]) for match in every if "suite" in match.fields), None)):
+    if lacking and (suite := next(map(str, values_of(every, "suite")), None)):
         values |= {"suite": suite, "of_suite": shlex.join(lacking)}
-    exact = {match.fields["asked_exact"] for match in every if "asked_exact" in match.fields}
+    exact = set(values_of(every, "asked_exact"))
     together = _together(each, exact) or _with_library(match.text for match in matches if match.symptom.cause == "apt_conflict")
     values |= _pinned_family(each, together) | _branches_apart(each, every)
     if together and values.keys().isdisjoint({"suite", "tensorrt_pin", "later_branch"}):
@@ -94,14 +94,13 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     if drivers:
         values["driver_packages"] = shlex.join(drivers)
     asked = tuple(found["part_asked"] for found in each if "part_asked" in found)
-    pins = (str(match.fields["pinned"]) for match in every if "pinned" in match.fields)
+    pins = map(str, values_of(every, "pinned"))
     values.update([("conda_pin", pin) for pin in pins if pin.startswith(asked)][:1])
-    repos = (str(match.fields["rpm_repo"]) for match in every if "rpm_repo" in match.fields)
+    repos = map(str, values_of(every, "rpm_repo"))
     folder = _cuda_repositories(book)["repositories"]
     values.update([("rpm_key", f"{folder}/{repo}/{_RPM_KEY_FILE}") for repo in repos][:1])
-    beside = [match for match in every if match.symptom.id == "context-nvidia-repository"]
     is_of_key = any(_CUDA_KEY in found.get("key", "").upper() for found in each)
-    for match in (*matches, *(beside if is_of_key else ())):
+    for match in (*matches, *(of_symptom(every, "context-nvidia-repository") if is_of_key else ())):
         values = _repository_values(match.text, facts, book) | values
     if "keyring" not in values and any(_OLD_KEY in found.get("key", "").upper() for found in each):
         folder = _cuda_repositories(book)["repositories"].replace("/cuda/", "/machine-learning/")

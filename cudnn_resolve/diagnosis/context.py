@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, missing
-from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
+from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present, of_symptom, values_of
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library_name import Library
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.symptom import PLACE, place_feature
 from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion, DriverVersion, parsed
 
 _NEWEST = Capability(10, 0)
@@ -29,8 +30,6 @@ _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
 _SHOWS = (("context-cudnn-package", "context-cudnn-shown", "context-upgraded"), ("pip-cudnn-other-major",))
 """Symptoms that name an installed cuDNN; and those that name it in the field `found`."""
 FILES_LISTED = "files-listed"
-_PLACE = "context-place"
-"""Start of the names of symptoms whose fields are named like the features that they show."""
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
 _LONG_LISTING = (
     r"\s{0,8}(?:[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
@@ -49,7 +48,7 @@ _COMPOSED = (
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")
 """Symptoms of TensorFlow's notice that it finds no CUDA runtime."""
-TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
+_TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
 """Names of the GPU in a Jetson."""
 NO_CARD = "this machine has no NVIDIA GPU"
 GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
@@ -61,7 +60,7 @@ def context_of(matches: Sequence[Match], book: Book, facts: Facts) -> Context:
     pip = or_none(facts.packages.pip) or {}
     installed = ((name, version) for name, version in pip.items() if book.framework_of(name) is not None)
     frameworks = tuple(dict.fromkeys((*_frameworks(matches), *installed)))
-    cards = tuple(dict.fromkeys(match.fields["card"] for match in matches if "card" in match.fields))
+    cards = tuple(dict.fromkeys(values_of(matches, "card")))
     wanted = {match.line for match in matches if match.symptom.cause in _WANTS or match.symptom.id in _ASKS}
     shown = [match for match in matches if match.line not in wanted or match.symptom.id in _ASKS]
     return Context(
@@ -75,7 +74,7 @@ def context_of(matches: Sequence[Match], book: Book, facts: Facts) -> Context:
 
 def speaking(matches: Sequence[Match], context: Context, book: Book) -> tuple[Match, ...]:
     """Matches that apply to the known releases, as a row for other versions of a framework does not, and to no line of our own plans."""
-    own = {match.line for match in matches if match.symptom.id == "noise-own-plan"}
+    own = {match.line for match in of_symptom(matches, "noise-own-plan")}
     known: dict[str, list[str]] = {}
     for name, version in context.frameworks:
         for framework in {name, book.framework_of(name) or name}:
@@ -242,10 +241,10 @@ _OF_NIXOS = r"[A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} nixos [\w-]{1,30}(?:\[\d{1,9}\
 
 def features_of(matches: Sequence[Match], context: Context, book: Book, facts: Facts | None) -> frozenset[str]:
     """Features of the machine according to the log and the facts."""
-    remote = max((match.line for match in matches if match.symptom.id == _REMOTE), default=0)
+    remote = max((match.line for match in of_symptom(matches, _REMOTE)), default=0)
     told = {(match.symptom.feature, match.line > remote) for match in matches if match.symptom.role in ("context", "harmless")}
     features = {name for name, is_there in told if name and (is_there or name not in _OF_PROMPT)}
-    features |= {name.replace("_", "-") for match in matches if match.symptom.id.startswith(_PLACE) for name in match.fields}
+    features |= {place_feature(name) for match in matches if match.symptom.id.startswith(PLACE) for name in match.fields}
     if facts is not None:
         features |= set(_of_facts(facts))
     features |= set(_gpu_age(context, features, matches, book))
@@ -263,7 +262,7 @@ def features_of(matches: Sequence[Match], context: Context, book: Book, facts: F
     _add_implied(features)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
-    if any(match.symptom.id == "context-died" for match in matches):
+    if any(of_symptom(matches, "context-died")):
         features.discard("server-without-gpu")
     if "windows" in features and within(">=2.11", context.version("tensorflow")):
         features.add("tf-cpu-on-windows")
@@ -292,11 +291,11 @@ def _is_tested(name: str, matches: Iterable[Match]) -> bool:
 
 def _is_of_host(matches: Sequence[Match]) -> bool:
     """True if every list of GPUs is that of the host: before the command that starts the container, by ssh, or without compose's prefix."""
-    start = min((match.line for match in matches if match.symptom.id == _STARTS), default=0)
+    start = min((match.line for match in of_symptom(matches, _STARTS)), default=0)
     shown = [match.line for match in matches if match.symptom.feature in _SHOWN]
     prefixed = {match.line for match in matches if re.match(_COMPOSED, match.text)}
-    by_ssh = next((match.line for match in matches if match.symptom.id == _REMOTE and " nvidia-smi" in match.text), None)
-    if by_ssh is not None and any(match.symptom.id == "context-kubernetes" for match in matches):
+    by_ssh = next((match.line for match in of_symptom(matches, _REMOTE) if " nvidia-smi" in match.text), None)
+    if by_ssh is not None and any(of_symptom(matches, "context-kubernetes")):
         return min(shown, default=by_ssh) > by_ssh  # of a node
     return max(shown, default=start) < start or (bool(prefixed) and prefixed.isdisjoint(shown))
 
@@ -318,7 +317,7 @@ def _of_facts(facts: Facts) -> Iterable[str]:
     if facts.platform.arch == "aarch64":
         # Before CUDA 11 no other Arm machine had CUDA.
         is_old = any((one.cuda_built or "").startswith("10.") for one in or_none(facts.frameworks) or ())
-        yield "jetson" if is_old or any(re.search(TEGRA, gpu.name or "") for gpu in gpus) else "arm"
+        yield "jetson" if is_old or any(re.search(_TEGRA, gpu.name or "") for gpu in gpus) else "arm"
     if or_none(facts.driver) is not None:
         yield "driver-idle" if is_idle(facts) else "driver-seen"
     elif facts.driver is None and not gpus:
@@ -355,9 +354,9 @@ def _gpu_age(context: Context, features: set[str], matches: Sequence[Match], boo
     built = next((build.targets for build in context.builds if build.targets), ())
     made = [match for match in matches if "made" in match.fields and not match.text.lstrip().startswith(("#", "//"))]
     own = tuple(target for match in made for target in match.fields["made"])  # of the user's own build
-    targets = next((match.fields["targets"] for match in matches if isinstance(match.fields.get("targets"), tuple)), own or built)
-    old = max((match.fields["toolkit"] for match in matches if match.symptom.id == "context-cuda-old"), default=None)
-    newest = max((int(match.fields["of"]) for match in matches if match.symptom.id == "context-cuda-major"), default=0)
+    targets = next(values_of(matches, "targets", tuple), own or built)
+    old = max(values_of(of_symptom(matches, "context-cuda-old"), "toolkit"), default=None)
+    newest = max(map(int, values_of(of_symptom(matches, "context-cuda-major"), "of")), default=0)
     for capability in context.capabilities:
         row = book.architecture(capability)
         if targets:

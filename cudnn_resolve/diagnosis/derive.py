@@ -38,8 +38,8 @@ from cudnn_resolve.diagnosis.library_path import (
     shown_twice,
 )
 from cudnn_resolve.diagnosis.log_stack import toolkit_without
-from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
-from cudnn_resolve.diagnosis.weigh import FINDING, strengthened, superseded
+from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects, of_symptom, values_of
+from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.facts.model import Unknown, or_none
 from cudnn_resolve.matrix.library_name import Library, library_of
 from cudnn_resolve.version import CudnnVersion
@@ -64,44 +64,40 @@ _Conclusion = tuple[str, float, str, list[Present]]
 """Cause of a cuDNN that is not found, added weight, wording, and evidence."""
 
 
-def derive(found: Suspects, case: Case) -> Suspects:
+def derive(found: Suspects, case: Case) -> None:
     """Combine matched fields with machine facts to refine the suspects."""
     for step in _STEPS:
-        found = step(dict(found), case)
-    return found
+        step(found, case)
 
 
-def _miss_cudnn(found: Suspects, case: Case) -> Suspects:
+def _miss_cudnn(found: Suspects, case: Case) -> None:
     """A program does not find cuDNN, or its header, where it is told to look: whether the facts have a copy of it decides."""
-    misplaced, absent = found.get("lib_not_on_path"), found.get("cudnn_missing")
+    misplaced, absent = found["lib_not_on_path"], found["cudnn_missing"]
     copies = or_none(case.known.cudnn)
-    if copies and absent and any("try_flags_" in match.text for match in absent.matches):
-        return strengthened(found, "lib_not_on_path", absent, 4, "cuDNN is installed, but Theano's compiler does not look there")
-    if misplaced is None or copies != () or not re.search(r"(?i)cudnn", misplaced.matches[0].text):
-        return found
-    return strengthened(found, "cudnn_missing", misplaced, 4, "cuDNN is not installed on this machine")
+    if copies and any("try_flags_" in match.text for match in absent.matches):
+        found.add("lib_not_on_path", absent, 4, "cuDNN is installed, but Theano's compiler does not look there")
+    elif copies == () and any(re.search(r"(?i)cudnn", match.text) for match in misplaced.matches[:1]):
+        found.add("cudnn_missing", misplaced, 4, "cuDNN is not installed on this machine")
 
 
-def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
+def _locate_cudnn(found: Suspects, case: Case) -> None:
     """Decide whether cuDNN is missing, outside the loader's path, or of another major, by what log and facts show of it."""
-    absent = found.get("cudnn_missing")
-    if absent is None or _is_of_driver(found):
-        return found
+    absent = found["cudnn_missing"]
+    if not absent.matches or _is_of_driver(found):
+        return
     libraries = list(missing(absent.matches)) or _wanted_by_framework(absent, case)
     conclusion = _whereabouts(libraries, absent, case) if libraries else _unnamed_library(case)
-    if conclusion is None:
-        return found
-    cause, more, text, shown = conclusion
-    matches = [match for present in shown[:2] for match in (present.match, command_of(present.match, case.matches))]
-    return strengthened(found, cause, absent, more, f"{libraries[0].file if libraries else 'cuDNN'} {text}", matches)
+    if conclusion is not None:
+        cause, more, text, shown = conclusion
+        matches = [match for present in shown[:2] for match in (present.match, command_of(present.match, case.matches))]
+        found.add(cause, absent, more, f"{libraries[0].file if libraries else 'cuDNN'} {text}", matches)
 
 
 def _is_of_driver(found: Suspects) -> bool:
     """True if the loader does not find the driver's library: the directory of another one does not help."""
-    misplaced = found.get("lib_not_on_path")
-    return misplaced is not None and any(
+    return any(
         match.symptom.feature == "driver-library" or "driver" in [library.family for library in missing([match])]
-        for match in misplaced.matches
+        for match in found["lib_not_on_path"].matches
     )
 
 
@@ -223,23 +219,24 @@ def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
     return "PyTorch" if name == "torch" else name
 
 
-def _detect_shadowing(found: Suspects, case: Case) -> Suspects:
+def _detect_shadowing(found: Suspects, case: Case) -> None:
     """The cuDNN is too old, or newer than a build accepts, although a copy that fits is shown: another one is found first."""
     for cause in ("cudnn_too_old_for_framework", "cudnn_too_new_for_framework"):
-        wrong = found.get(cause)
-        match = next(filter(_compares, wrong.matches), None) if wrong else None
-        if wrong is None or match is None or wrong.weight < FINDING:
+        wrong = found[cause]
+        match = next(filter(_compares, wrong.matches), None)
+        if match is None or wrong.weight < FINDING:
             continue
         built, loaded = match.fields["built"], match.fields["found"]
         for version, copy in ((copy.version, copy) for copy in case.context.cudnn if copy.version is not None):
             fits = version.serves(built) and version > loaded if loaded < built else version.parts[:2] == built.parts[:2]
             if fits and version != loaded:
                 text = f"cuDNN {loaded} is loaded although {version}, which fits, is installed: the other copy is found first"
-                return strengthened(found, "ld_path_shadowing", wrong, 4, text, [copy.match])
+                found.add("ld_path_shadowing", wrong, 4, text, [copy.match])
+                return
         if loaded < built and (twice := shown_twice(built, case.matches)):
             text = f"cuDNN {loaded} is loaded, and the log shows two copies: the older one is found first"
-            return strengthened(found, "ld_path_shadowing", wrong, 2, text, twice)
-    return found
+            found.add("ld_path_shadowing", wrong, 2, text, twice)
+            return
 
 
 def _compares(match: Match) -> bool:
@@ -247,106 +244,99 @@ def _compares(match: Match) -> bool:
     return all(isinstance(match.fields.get(name), CudnnVersion) for name in ("built", "found"))
 
 
-def _detect_single_copy(found: Suspects, case: Case) -> Suspects:
+def _detect_single_copy(found: Suspects, case: Case) -> None:
     """PyTorch loads another cuDNN than it was built with, and facts or the listed wheel, which it loads, show no copy that would do."""
-    hidden = found.get("ld_path_shadowing")
-    match = next(filter(_compares, hidden.matches), None) if hidden else None
-    if hidden is None or match is None:
-        return found
+    hidden = found["ld_path_shadowing"]
+    match = next(filter(_compares, hidden.matches), None)
+    if match is None:
+        return
     built, loaded = match.fields["built"], match.fields["found"]
     wheels = {copy.version.parts[:3] for copy in case.context.cudnn if copy.version and copy.match and "wheel" in copy.match.fields}
     copies = [copy for copy in case.context.cudnn if copy.match is None or wheels == {loaded.parts[:3]}]
-    if not copies:
-        return found
-    if any(copy.version is None or copy.version.serves(built) for copy in copies):
-        return found
-    cause = "cudnn_too_old_for_framework" if loaded.major == built.major else "cudnn_major_mismatch"
-    text = f"PyTorch was compiled with cuDNN {built} but loads {loaded}, and no copy on this machine is new enough"
-    return superseded(found, cause, hidden, 2, text)
+    if copies and not any(copy.version is None or copy.version.serves(built) for copy in copies):
+        cause = "cudnn_too_old_for_framework" if loaded.major == built.major else "cudnn_major_mismatch"
+        text = f"PyTorch was compiled with cuDNN {built} but loads {loaded}, and no copy on this machine is new enough"
+        found.supersede(hidden, cause, 2, text)
 
 
-def _acquit_cudnn(found: Suspects, case: Case) -> Suspects:
+def _acquit_cudnn(found: Suspects, case: Case) -> None:
     """The facts have a cuDNN that fits for each framework that may say that it does not start: it is not too old."""
-    old, frameworks = found.get("cudnn_too_old_for_framework"), or_none(case.known.frameworks)
-    if old is None or old.weight > _VAGUE:
-        return found
+    old, frameworks = found["cudnn_too_old_for_framework"], or_none(case.known.frameworks)
+    if not old.matches or old.weight > _VAGUE:
+        return
     asked = [each for each in frameworks or () if case.book.framework_of(each.name) in ("tensorflow", "jax") and each.cudnn_built]
     loads = [(each.would_load.version if each.would_load else None, each.cudnn_built) for each in asked]
-    if not loads or not all(version and built and CudnnVersion(version).serves(CudnnVersion(built)) for version, built in loads):
-        return found
-    text = f"cuDNN could not start; {loads[0][0]}, which would be loaded, fits, so that most likely no GPU memory is left for it"
-    return superseded(found, "out_of_memory", old, 3, text)
+    if loads and all(version and built and CudnnVersion(version).serves(CudnnVersion(built)) for version, built in loads):
+        text = f"cuDNN could not start; {loads[0][0]}, which would be loaded, fits, so that most likely no GPU memory is left for it"
+        found.supersede(old, "out_of_memory", 3, text)
 
 
-def _blame_openblas(found: Suspects, case: Case) -> Suspects:
+def _blame_openblas(found: Suspects, case: Case) -> None:
     """On a Jetson, what looks like a lack of instructions is usually a bug of NumPy 1.19.5, unless the facts have another NumPy."""
-    lacking, pip = found.get("cpu_without_avx"), or_none(case.known.packages.pip)
+    lacking, pip = found["cpu_without_avx"], or_none(case.known.packages.pip)
     is_python = case.facts is not None or bool(case.frames) or any("python" in match.text for match in case.matches)
     numpy = (pip or {}).get("numpy", "1.19.5" if is_python and "jetson" in case.features else None)
-    if lacking is None or "arm-cpu" not in case.features or numpy != "1.19.5":
-        return found
-    text = "the program was killed by a CPU instruction that this processor lacks: usually by OpenBLAS in NumPy 1.19.5, made for others"
-    return superseded(found, "other_bug", lacking, 0, text)
+    if lacking.matches and "arm-cpu" in case.features and numpy == "1.19.5":
+        text = "the program was killed by a CPU instruction that this processor lacks: usually by OpenBLAS in NumPy 1.19.5, made for others"
+        found.supersede(lacking, "other_bug", 0, text)
 
 
-def _widen_to_cuda(found: Suspects, _: Case) -> Suspects:
+def _widen_to_cuda(found: Suspects, _: Case) -> None:
     """Other CUDA libraries are missing as well as cuDNN: CUDA as a whole is missing."""
-    runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
-    if runtime and cudnn and runtime.weight < 98 and any(missing(runtime.matches)):
+    runtime, cudnn = found["cuda_runtime_missing"], found["cudnn_missing"]
+    if cudnn.matches and runtime.weight < 98 and any(missing(runtime.matches)):
         found["cuda_runtime_missing"] = replace(runtime, weight=min(max(runtime.weight, cudnn.weight) + 8, 98))
-    return found
 
 
-def _blame_companion(found: Suspects, case: Case) -> Suspects:
+def _blame_companion(found: Suspects, case: Case) -> None:
     """A companion of PyTorch does not find CUDA libraries although PyTorch loaded: it was built for another CUDA."""
-    runtime = found.get("cuda_runtime_missing")
-    wanted = list(missing(runtime.matches)) if runtime else []
+    runtime = found["cuda_runtime_missing"]
+    wanted = list(missing(runtime.matches))
     companion = next((match for match in case.frames if str(match.fields.get("frame")) in _COMPANIONS), None)
-    if runtime and wanted and companion and not any("torch/__init__.py" in frame.text.replace("\\", "/") for frame in case.frames):
+    if wanted and companion and not any("torch/__init__.py" in frame.text.replace("\\", "/") for frame in case.frames):
         text = f"{companion.fields['frame']} needs {wanted[0].file}, but PyTorch loaded without it: it is a build for another CUDA"
-        return strengthened(found, "framework_pkg_mismatch", runtime, 4, text, [companion])
-    return found
+        found.add("framework_pkg_mismatch", runtime, 4, text, [companion])
 
 
-def _find_on_disk(found: Suspects, case: Case) -> Suspects:
+def _find_on_disk(found: Suspects, case: Case) -> None:
     """CUDA libraries that are not found although the facts contain the location of each."""
-    runtime = found.get("cuda_runtime_missing") if not _is_of_driver(found) else None
-    libraries = list(dict.fromkeys(missing(runtime.matches))) if runtime else []
+    if _is_of_driver(found):
+        return
+    runtime = found["cuda_runtime_missing"]
+    libraries = list(dict.fromkeys(missing(runtime.matches)))
     places = [place_of(library, case.facts, case.book) for library in libraries]
-    symbol = next((match.fields["symbol"] for match in runtime.matches if "symbol" in match.fields), None) if runtime else None
-    if runtime and symbol is not None:  # the loader found a copy other than that of the wheel
-        if not any("/nvidia/" in (place or "") for place in places):
-            return found
-        text = f"the {libraries[0].file} that the loader finds lacks {symbol}; another copy is in {places[0]}"
-        return strengthened(found, "ld_path_shadowing", runtime, 9, text)
-    if runtime and places and all(places):
+    symbol = next(values_of(runtime.matches, "symbol"), None)
+    if symbol is not None:  # the loader found a copy other than that of the wheel
+        if any("/nvidia/" in (place or "") for place in places):
+            text = f"the {libraries[0].file} that the loader finds lacks {symbol}; another copy is in {places[0]}"
+            found.add("ld_path_shadowing", runtime, 9, text)
+    elif places and all(places):
         text = (
             f"{libraries[0].file} is needed but not found, although it is installed in {places[0]}: "
             "the loader does not search that directory"
         )
-        return strengthened(found, "lib_not_on_path", runtime, 9, text)
-    return found
+        found.add("lib_not_on_path", runtime, 9, text)
 
 
-def _find_toolkit(found: Suspects, case: Case) -> Suspects:
+def _find_toolkit(found: Suspects, case: Case) -> None:
     """Numba looks for libNVVM where it is not: a variable names the wrong directory, unless facts have no toolkit elsewhere."""
-    absent = found.get("cuda_runtime_missing")
-    asked = next((hit[1] for match in (absent.matches if absent else ()) if (hit := _NVVM.search(match.text))), None)
+    absent = found["cuda_runtime_missing"]
+    asked = next((hit[1] for match in absent.matches if (hit := _NVVM.search(match.text))), None)
     toolkits = or_none(case.known.cuda_toolkits)
     homes = [one.path for one in toolkits or () if one.path and one.source != "pip" and (one.version or "").count(".") > 1]
     is_told = bool(homes) or (case.facts is None and _OWN_TOOLKIT.search(asked or "") is None)
-    if absent is None or not is_told or asked in (None, "/usr/local/cuda", *homes):
-        return found
-    there = f"although CUDA is installed in {homes[0]}" if homes else "because an environment variable (NUMBAPRO_NVVM, CUDA_HOME) names it"
-    return strengthened(found, "lib_not_on_path", absent, 4, f"Numba looks for libNVVM in {asked}, where it is not, {there}")
+    if not is_told or asked in (None, "/usr/local/cuda", *homes):
+        return
+    why = f"although CUDA is installed in {homes[0]}" if homes else "because an environment variable (NUMBAPRO_NVVM, CUDA_HOME) names it"
+    found.add("lib_not_on_path", absent, 4, f"Numba looks for libNVVM in {asked}, where it is not, {why}")
 
 
-def _check_jax_library(found: Suspects, case: Case) -> Suspects:
+def _check_jax_library(found: Suspects, case: Case) -> None:
     """A library that JAX cannot load is itself missing, rather than nvJitLink, if nothing installed, or listed by the log, contains it."""
-    mix = found.get("nvjitlink_mix")
-    component = next((str(match.fields["component"]) for match in mix.matches if "component" in match.fields), None) if mix else None
-    if mix is None or not component:
-        return found
+    mix = found["nvjitlink_mix"]
+    component = str(next(values_of(mix.matches, "component"), ""))
+    if not component:
+        return
     if case.facts is None:
         brought, why = {name for name, _, _ in _wheels(case)}, "its wheel is not among those that the log lists"
         is_all = bool(brought) and "wheels-listed" in case.features and "ld-library-path" not in case.features
@@ -356,18 +346,16 @@ def _check_jax_library(found: Suspects, case: Case) -> Suspects:
         is_without_others = loader is not None and not loader.ld_library_path and toolkits is not None
         is_all = pip is not None and is_without_others and all(toolkit.source == "pip" for toolkit in toolkits or ())
         why = "no installed wheel or toolkit contains it"
-    if not is_all or component.lower() in brought:
-        return found
-    return superseded(found, "cuda_runtime_missing", mix, 9, f"JAX cannot load {component}, and {why}")
+    if is_all and component.lower() not in brought:
+        found.supersede(mix, "cuda_runtime_missing", 9, f"JAX cannot load {component}, and {why}")
 
 
-def _compare_loaded_parts(found: Suspects, case: Case) -> Suspects:
+def _compare_loaded_parts(found: Suspects, case: Case) -> None:
     """The loader's output shows parts of one cuDNN from two directories."""
     places: dict[int | None, dict[str, dict[str, Match]]] = {}
-    for match in case.matches:
-        if match.symptom.id == "context-cudnn-loaded":
-            library = match.fields["loadedlib"]
-            places.setdefault(library.major, {}).setdefault(match.fields["loaded"], {})[library.stem] = match
+    for match in of_symptom(case.matches, "context-cudnn-loaded"):
+        library = match.fields["loadedlib"]
+        places.setdefault(library.major, {}).setdefault(match.fields["loaded"], {})[library.stem] = match
     for major, directories in places.items():
         stems = [stem for parts in directories.values() for stem in parts]
         # A part loaded from both directories is a second complete copy, which another package may bundle.
@@ -379,16 +367,15 @@ def _compare_loaded_parts(found: Suspects, case: Case) -> Suspects:
             text = f"{file} comes from {fewest}, the other parts of {name} from elsewhere: two installations are mixed"
             matches = (part, *(match for parts in directories.values() for match in parts.values()))
             base = Suspect(cause="cudnn_sublibrary_mix", weight=86, matches=matches)
-            found = strengthened(found, "cudnn_sublibrary_mix", base, 0, text)
-    return found
+            found.add("cudnn_sublibrary_mix", base, 0, text)
 
 
-def _explain_outdated(found: Suspects, case: Case) -> Suspects:
+def _explain_outdated(found: Suspects, case: Case) -> None:
     """JAX reports a library as too old although its wheel is new enough: an older copy is found first."""
-    old = found.get("cuda_runtime_missing")
-    match = next((match for match in old.matches if match.symptom.id == "jax-cuda-older-than-built"), None) if old else None
-    if old is None or match is None:
-        return found
+    old = found["cuda_runtime_missing"]
+    match = next(of_symptom(old.matches, "jax-cuda-older-than-built"), None)
+    if match is None:
+        return
     component, built = match.fields["component"], match.fields["built"]
     loaded, wanted = (_release_text(component, match.fields[name]) for name in ("found", "built"))
     if old.matches[0] is match:
@@ -397,15 +384,14 @@ def _explain_outdated(found: Suspects, case: Case) -> Suspects:
     for name, version, wheel in _wheels(case) if component != _UNDATED else ():
         if name == component.lower() and tuple(map(int, re.findall(r"\d{1,9}", version)[:3])) >= _release(component, built):
             text = f"{component} {loaded} is loaded although its wheel {version}, which is new enough, is installed"
-            return strengthened(found, "ld_path_shadowing", old, 12, f"{text}: an older copy is found first", [wheel])
-    return found
+            found.add("ld_path_shadowing", old, 12, f"{text}: an older copy is found first", [wheel])
+            break
 
 
 def _wheels(case: Case) -> Iterator[tuple[str, str, Match | None]]:
     """Component, version and line of NVIDIA's wheels, according to log and facts."""
-    for match in case.matches:
-        if match.symptom.id == "context-cuda-wheel":
-            yield _wheel_of(match.fields["cudawheel"]), str(match.fields["cudawheelversion"]), match
+    for match in of_symptom(case.matches, "context-cuda-wheel"):
+        yield _wheel_of(match.fields["cudawheel"]), str(match.fields["cudawheelversion"]), match
     pip = or_none(case.known.packages.pip)
     for name, version in (pip or {}).items():
         if name.startswith("nvidia-"):
@@ -433,7 +419,7 @@ def _release(component: str, encoded: int) -> tuple[int, int, int]:
     return encoded // unit, encoded % unit // 100, encoded % 100
 
 
-_STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
+_STEPS: tuple[Callable[[Suspects, Case], None], ...] = (
     _miss_cudnn,
     _locate_cudnn,
     explain_unnamed,

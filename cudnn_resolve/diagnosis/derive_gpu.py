@@ -7,8 +7,7 @@ import re
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.log_stack import compilers, driver_of
-from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
-from cudnn_resolve.diagnosis.weigh import strengthened, superseded
+from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects, of_symptom, values_of
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.row import Architecture
@@ -65,36 +64,35 @@ _GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-ta
 """With any of these features the container has a GPU, or is not meant to have one."""
 
 
-def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
+def compare_driver_parts(found: Suspects, case: Case) -> None:
     """NVML or the facts show different versions of driver libraries and module: CUDA's compatibility error follows from that."""
-    mismatch, compat = found.get("driver_library_mismatch"), found.get("forward_compat_hw")
+    mismatch, compat = found["driver_library_mismatch"], found["forward_compat_hw"]
     driver = or_none(case.known.driver)
-    if compat and driver is not None and driver.version and driver.kernel_module and driver.version != driver.kernel_module:
+    if compat.matches and driver is not None and driver.version and driver.kernel_module and driver.version != driver.kernel_module:
         text = f"the driver libraries are version {driver.version}, but the loaded kernel module is {driver.kernel_module}"
-        found = superseded(found, "driver_library_mismatch", compat, 3, text)
-    elif mismatch and compat and any(match.symptom.id == "nvml-mismatch" or _is_one_branch(match) for match in mismatch.matches):
+        found.supersede(compat, "driver_library_mismatch", 3, text)
+    elif compat.matches and any(match.symptom.id == "nvml-mismatch" or _is_one_branch(match) for match in mismatch.matches):
         matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
         found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
         del found["forward_compat_hw"]
-    elif mismatch and driver is not None and driver.version and driver.version == driver.kernel_module:
+    elif mismatch.matches and driver is not None and driver.version and driver.version == driver.kernel_module:
         loader = or_none(case.known.loader)
         searched = (*loader.ld_library_path, *loader.ldconfig) if loader is not None else ()
         place = next((path for path in searched if is_compat(path)), None)
-        if place is not None and not any(match.symptom.id == "nvml-mismatch" for match in mismatch.matches):
+        if place is not None and not any(of_symptom(mismatch.matches, "nvml-mismatch")):
             is_cached = place.rpartition("/")[2].startswith("lib") and ".so" in place
             setting = "the linker cache" if is_cached else "LD_LIBRARY_PATH"
             text = f"driver {driver.version} matches its kernel module, but {setting} makes the loader take libcuda from {place} first"
-            found = superseded(found, "ld_path_shadowing", mismatch, 0, text)
-    elif compat and driver is None and _is_on_host(compat, case):
+            found.supersede(mismatch, "ld_path_shadowing", 0, text)
+    elif compat.matches and driver is None and _is_on_host(compat, case):
         text = "error 804 outside a container: most often the driver was updated, and the old kernel module runs until a reboot"
-        found = superseded(found, "driver_library_mismatch", replace(compat, weight=_OPEN), 12, text)
-    return found
+        found.supersede(replace(compat, weight=_OPEN), "driver_library_mismatch", 12, text)
 
 
 def _is_on_host(suspect: Suspect, case: Case) -> bool:
     """True if the program that fails runs on the machine itself, by its service's journal or its user's prompt."""
     is_service = any(_OF_SERVICE.match(match.text) for match in suspect.matches)
-    return not case.features & _CONTAINED and (is_service or any(match.symptom.id == "context-host-prompt" for match in case.matches))
+    return not case.features & _CONTAINED and (is_service or any(of_symptom(case.matches, "context-host-prompt")))
 
 
 def _is_one_branch(match: Match) -> bool:
@@ -103,45 +101,44 @@ def _is_one_branch(match: Match) -> bool:
     return isinstance(kernel, DriverVersion) and isinstance(library, DriverVersion) and kernel.major == library.major
 
 
-def compare_listed_driver(found: Suspects, case: Case) -> Suspects:
+def compare_listed_driver(found: Suspects, case: Case) -> None:
     """The log shows the loaded kernel module, and driver libraries of another version only: NVML and CUDA fail for that reason."""
     module = next((match for match in case.matches if "driver2" in match.fields and "Kernel Module" in match.text), None)
     unseen = next((found[cause] for cause in (*_ABSENT, "forward_compat_hw") if cause in found), None)
     if module is None or unseen is None:
-        return found
+        return
     listed = {
         DriverVersion(match.fields["present"].version): match
-        for match in case.matches
-        if match.symptom.id in ("context-cuda-listed", "context-cuda-names") and not is_compat(str(match.fields.get("place", "")))
+        for match in of_symptom(case.matches, "context-cuda-listed", "context-cuda-names")
+        if not is_compat(str(match.fields.get("place", "")))
         if match.fields["present"].family == "driver" and re.fullmatch(_DRIVER_VERSION, match.fields["present"].version or "")
     }
     loaded = module.fields["driver2"]
     if not listed or loaded in listed:
-        return found
+        return
     library, match = next(iter(listed.items()))
     text = f"the driver's libraries are version {library}, but the loaded kernel module is {loaded}, as after an upgrade without a reboot"
     base = replace(unseen, weight=max(unseen.weight, _OPEN))
-    return superseded(found, "driver_library_mismatch", base, 20, text, [module, match])
+    found.supersede(base, "driver_library_mismatch", 20, text, [module, match])
 
 
-def consider_setting(found: Suspects, case: Case) -> Suspects:
+def consider_setting(found: Suspects, case: Case) -> None:
     """Decide by where the program runs why it sees no GPU: in a container, in a hosted notebook, or on Windows."""
-    not_passed, in_container = found.get("container_gpu_not_passed"), not case.features & _GPU_IN_CONTAINER
+    not_passed, in_container = found["container_gpu_not_passed"], not case.features & _GPU_IN_CONTAINER
     not_given = next((text for feature, text in _NOT_GIVEN.items() if feature in case.features), None) if in_container else None
-    if not_passed is not None and not_given is not None:
+    if not_passed.matches and not_given is not None:
         weight = max(not_passed.weight, _STARTED)
         found["container_gpu_not_passed"] = replace(not_passed, weight=weight, summary=not_passed.summary or not_given)
-        return found
+        return
     seen = [found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found]
     unseen = max((suspect for suspect in seen if _is_vague(suspect)), key=lambda suspect: suspect.weight, default=None)
-    if unseen is None or not_passed is not None or any(suspect.weight > unseen.weight for suspect in found.values()):
-        return found
+    if unseen is None or not_passed.matches or any(suspect.weight > unseen.weight for suspect in found.values()):
+        return
     setting = ("container_gpu_not_passed", not_given) if not_given else _setting(unseen, case, in_container=in_container)
-    if setting is None:
-        return found
-    cause, text = setting
-    more = _SURE - _GENERAL if "docker-build" in case.features and cause == "container_gpu_not_passed" else 12
-    return strengthened(found, cause, replace(unseen, weight=max(unseen.weight, _GENERAL)), more, text)
+    if setting is not None:
+        cause, text = setting
+        more = _SURE - _GENERAL if "docker-build" in case.features and cause == "container_gpu_not_passed" else 12
+        found.add(cause, replace(unseen, weight=max(unseen.weight, _GENERAL)), more, text)
 
 
 def _is_vague(unseen: Suspect) -> bool:
@@ -165,53 +162,50 @@ def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, s
     return None
 
 
-def doubt_cpu_build(found: Suspects, case: Case) -> Suspects:
+def doubt_cpu_build(found: Suspects, case: Case) -> None:
     """A framework is called a CPU build that the facts have with CUDA: what they say of the driver may explain why it sees no GPU."""
-    cpu, installed = found.get("cpu_only_build"), or_none(case.known.frameworks)
-    named = {match.symptom.framework for match in cpu.matches} - {None} if cpu is not None else set()
-    builds = [each for each in installed or () if case.book.framework_of(each.name) in named]
-    if cpu is not None and builds and all(each.cuda_built for each in builds):
+    cpu = found["cpu_only_build"]
+    named = {match.symptom.framework for match in cpu.matches} - {None}
+    builds = [each for each in or_none(case.known.frameworks) or () if case.book.framework_of(each.name) in named]
+    if builds and all(each.cuda_built for each in builds):
         found["cpu_only_build"] = replace(cpu, weight=min(cpu.weight, _GENERAL))
-    return found
 
 
-def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
+def compare_reported_driver(found: Suspects, case: Case) -> None:
     """A framework that sees no GPU, or whose cuDNN does not start, in a log that shows the driver: it may be older than CUDA needs."""
     vague = (found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found and _is_vague(found[cause]))
     doubted = next((match for match in case.matches if "doubted" in match.fields), None)
     unseen = next(vague, found.get("out_of_memory") if doubted else None)
-    reported = next((match for match in case.matches if match.symptom.id in _REPORTS_OF_DRIVER and _driver_in(match) is not None), doubted)
+    reported = next((match for match in of_symptom(case.matches, *_REPORTS_OF_DRIVER) if _driver_in(match) is not None), doubted)
     fields = (str(match.fields.get(name, "")) for match in case.matches for name in ("toolkit", "told"))
     named = [CudaVersion(text) for text in fields if "." in text]
     cuda = max([*named, *(build.cuda for build in case.context.builds if build.cuda is not None)], default=None)
     if unseen is None or reported is None or cuda is None:
-        return found
+        return
     driver = _driver_in(reported)
     least = case.book.floor(cuda.major) or case.book.toolkit_driver(cuda)
     if least is not None and driver is not None and driver < least:
         text = f"the program uses CUDA {cuda}, which needs driver {least} or newer; driver {driver} is installed"
-        return strengthened(found, "driver_too_old", unseen, 24, text, [reported])
-    return found
+        found.add("driver_too_old", unseen, 24, text, [reported])
 
 
-def compare_driver_with_builds(found: Suspects, case: Case) -> Suspects:
+def compare_driver_with_builds(found: Suspects, case: Case) -> None:
     """A program calls the driver too old that is new enough for its builds according to facts or log: its container got no GPU."""
-    old, facts = found.get("driver_too_old"), case.facts
+    old, facts = found["driver_too_old"], case.facts
     driver = or_none(case.known.driver)
     version = DriverVersion(driver.version) if driver is not None and driver.version else driver_of(case) if facts is None else None
     cudas = [build.cuda for build in case.context.builds if build.cuda is not None]
-    if old is None or version is None or (facts is not None and not _is_container_without_driver(case)):
-        return found
+    if not old.matches or version is None or (facts is not None and not _is_container_without_driver(case)):
+        return
     if facts is None:
         if case.features & _OTHER_DRIVERS or not all(re.search(_CODE_35, match.text) for match in old.matches):
-            return found
+            return
         cudas = cudas or _newest_cudas(old, case)
     least = [case.book.floor(cuda.major) or case.book.toolkit_driver(cuda) for cuda in cudas]
-    if not cudas or any(one is None or version < one for one in least):
-        return found
-    why = "but this container has no libcuda: it was started without the GPU" if facts is not None else _NO_GPU_HERE
-    text = f"driver {version} is new enough for these packages, {why}"
-    return superseded(found, "container_gpu_not_passed", old, 4, text)
+    if cudas and all(one is not None and version >= one for one in least):
+        why = "but this container has no libcuda: it was started without the GPU" if facts is not None else _NO_GPU_HERE
+        text = f"driver {version} is new enough for these packages, {why}"
+        found.supersede(old, "container_gpu_not_passed", 4, text)
 
 
 def _newest_cudas(old: Suspect, case: Case) -> list[CudaVersion]:
@@ -223,21 +217,20 @@ def _newest_cudas(old: Suspect, case: Case) -> list[CudaVersion]:
     return [max(build.cuda for build in builds if build.cuda is not None) for builds in rows if any(build.cuda for build in builds)]
 
 
-def find_hidden_gpu(found: Suspects, case: Case) -> Suspects:
+def find_hidden_gpu(found: Suspects, case: Case) -> None:
     """A program sees no GPU where the facts have a working one: it hides the GPU itself, since the environment does not."""
-    unseen, facts = found.get("driver_not_loaded"), case.facts
-    if facts is None or unseen is None or "driver-seen" not in case.features:
-        return found
+    unseen, facts = found["driver_not_loaded"], case.facts
+    if facts is None or not unseen.matches or "driver-seen" not in case.features:
+        return
     if not all(re.search(_NO_DEVICE, match.text) for match in unseen.matches):
-        return found
+        return
     is_refused = any(problem.what in ("cuInit", "NVML") for problem in facts.problems)
-    if is_refused or all(gpu.hidden for gpu in or_none(facts.gpus) or ()):
-        return found
-    text = "this machine has a working GPU, but the program sees none: it sets CUDA_VISIBLE_DEVICES itself, or was started with it"
-    return superseded(found, "gpu_hidden_by_env", unseen, 4, text)
+    if not is_refused and not all(gpu.hidden for gpu in or_none(facts.gpus) or ()):
+        text = "this machine has a working GPU, but the program sees none: it sets CUDA_VISIBLE_DEVICES itself, or was started with it"
+        found.supersede(unseen, "gpu_hidden_by_env", 4, text)
 
 
-def confirm_missing_driver(found: Suspects, case: Case) -> Suspects:
+def confirm_missing_driver(found: Suspects, case: Case) -> None:
     """Where the facts have no libcuda, a container or notebook got no GPU, and another machine has no driver that could be too old.
 
     A stub of libcuda answers as if there were no GPU, or an old driver.
@@ -245,10 +238,11 @@ def confirm_missing_driver(found: Suspects, case: Case) -> Suspects:
     cause, text, names = _place_without_driver(case)
     absent = [found[name] for name in names if name in found]
     if not absent or cause == absent[0].cause == "driver_not_loaded":
-        return found
+        return
     text = (absent[0].summary if absent[0].cause == cause else None) or text
-    sure = replace(absent[0], cause=cause, weight=max(absent[0].weight, _PROVEN), summary=text)
-    return {name: suspect for name, suspect in found.items() if suspect not in absent} | {cause: sure}
+    for suspect in absent:
+        del found[suspect.cause]
+    found[cause] = replace(absent[0], cause=cause, weight=max(absent[0].weight, _PROVEN), summary=text)
 
 
 def _place_without_driver(case: Case) -> tuple[str, str, tuple[str, ...]]:
@@ -294,20 +288,21 @@ def _driver_in(match: Match) -> DriverVersion | None:
     return next((match.fields[name] for name in _DRIVER_FIELDS if name in match.fields), None)
 
 
-def decide_gpu_age(found: Suspects, case: Case) -> Suspects:
+def decide_gpu_age(found: Suspects, case: Case) -> None:
     """Decide whether an unnamed GPU without code is newer or older: by the build's code, else by the age of PyTorch in its wording.
 
     The hint at TORCH_USE_CUDA_DSA came with 2.0, AcceleratorError with 2.8. Between them GPUs without code were mostly new (Hopper,
     Blackwell); builds from 2.8 on know those and have dropped old ones. Self-compiled programs have code for the GPUs of their day, so
     that the GPU is usually newer.
     """
-    old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
-    there = [suspect for suspect in (old, new) if suspect is not None]
-    if there and max(suspect.weight for suspect in there) <= _OPEN and "gpu-served" in case.features:
-        return _of_extension(found, there[0], case)
-    if old and new and "gpu-older" in case.features and "gpu-newer" not in case.features and new.weight < old.weight:
+    there = [found[cause] for cause in _BY_AGE if cause in found]
+    old, new = (found[cause] for cause in _BY_AGE)
+    is_either = len(there) == len(_BY_AGE)
+    if there and max(old.weight, new.weight) <= _OPEN and "gpu-served" in case.features:
+        _blame_extension(found, there[0], case)
+    elif is_either and "gpu-older" in case.features and "gpu-newer" not in case.features and new.weight < old.weight:
         del found["gpu_arch_too_new_for_build"]
-    elif old and new and max(old.weight, new.weight) <= _OPEN:
+    elif is_either and max(old.weight, new.weight) <= _OPEN:
         if "build-lacks-new" in case.features:
             found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
         elif "build-drops-old" in case.features:
@@ -316,12 +311,11 @@ def decide_gpu_age(found: Suspects, case: Case) -> Suspects:
             found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 3)
     if found.keys() >= set(_BY_AGE) and not case.context.capabilities:  # the first step asks for the GPU, and says what each answer means
         del found[min(_BY_AGE, key=lambda cause: found[cause].weight)]
-    return found
 
 
-def compare_compiler(found: Suspects, case: Case) -> Suspects:
+def compare_compiler(found: Suspects, case: Case) -> None:
     """An nvcc does not know an architecture: the CUDA of PyTorch, if it is another one, does, or both are older than the GPU."""
-    shown = {match.symptom.id: match for match in case.matches if match.symptom.id in _COMPARED}
+    shown = {match.symptom.id: match for match in of_symptom(case.matches, *_COMPARED)}
     there = [found[cause] for cause in _BY_AGE if cause in found]
     by_arch = {hit: suspect for suspect in there for match in suspect.matches for hit in _REFUSED.findall(match.text)}
     for (major, minor), suspect in by_arch.items() if len(shown) == len(_COMPARED) else ():
@@ -329,16 +323,16 @@ def compare_compiler(found: Suspects, case: Case) -> Suspects:
         if row is not None and _compiles(row, own.fields["built"]) and not _compiles(row, tool.fields["nvcc"]):
             text = "nvcc is of CUDA {nvcc}, but PyTorch was built with CUDA {built}, which knows compute capability "
             text = text.format(nvcc=tool.fields["nvcc"].line, built=own.fields["built"].line) + str(row.capability)
-            return superseded(found, "toolkit_build_mismatch", suspect, 0, text, [tool, own])
-    mismatch = found.get("toolkit_build_mismatch")
-    arch = next((match.fields["arch"] for match in mismatch.matches if match.symptom.id == "extension-arch"), None) if mismatch else None
+            found.supersede(suspect, "toolkit_build_mismatch", 0, text, [tool, own])
+            return
+    mismatch = found["toolkit_build_mismatch"]
+    arch = next(values_of(of_symptom(mismatch.matches, "extension-arch"), "arch"), None)
     nvcc = {nvcc.line for nvcc in compilers(case)}
     built = {build.cuda.line for build in case.context.builds if build.cuda}
     built |= {match.fields["built"].line for name, match in shown.items() if name != "context-nvcc"}
-    if mismatch is None or arch is None or len(nvcc) != 1 or nvcc != built:
-        return found
-    text = f"the nvcc of CUDA {nvcc.pop()}, which PyTorch was built with too, does not know {arch}: both are older than the GPU"
-    return superseded(found, "gpu_arch_too_new_for_build", mismatch, 0, text)
+    if arch is not None and len(nvcc) == 1 and nvcc == built:
+        text = f"the nvcc of CUDA {nvcc.pop()}, which PyTorch was built with too, does not know {arch}: both are older than the GPU"
+        found.supersede(mismatch, "gpu_arch_too_new_for_build", 0, text)
 
 
 def _compiles(row: Architecture, cuda: CudaVersion) -> bool:
@@ -346,13 +340,14 @@ def _compiles(row: Architecture, cuda: CudaVersion) -> bool:
     return row.cuda_first.parts[:2] <= cuda.parts[:2] and (row.cuda_last is None or cuda.parts[:2] <= row.cuda_last.parts[:2])
 
 
-def _of_extension(found: Suspects, suspect: Suspect, case: Case) -> Suspects:
+def _blame_extension(found: Suspects, suspect: Suspect, case: Case) -> None:
     """PyTorch has code for the GPU, so that a package beside it has none."""
     gpu = min(case.context.capabilities)
     text = f"PyTorch {case.context.version('torch')} has code for this GPU ({gpu}): a package beside it, whose kernel failed, has none"
     cause = _BY_AGE[gpu >= _LAST_DROPPED]
-    rest = {name: other for name, other in found.items() if name not in _BY_AGE}
-    return rest | {cause: replace(suspect, cause=cause, weight=_SURE, summary=text)}
+    for name in _BY_AGE:
+        found.pop(name, None)
+    found[cause] = replace(suspect, cause=cause, weight=_SURE, summary=text)
 
 
 def _is_of_torch(suspect: Suspect, case: Case) -> bool:
@@ -367,26 +362,25 @@ def _drops_old(suspect: Suspect) -> bool:
     return any(re.search(_DROP_OLD, match.text) for match in suspect.matches)
 
 
-def decide_ggml_age(found: Suspects, _: Case) -> Suspects:
+def decide_ggml_age(found: Suspects, _: Case) -> None:
     """Decide whether a GPU is older than, newer than or between the architectures that llama.cpp was compiled for."""
-    new = found.get("gpu_arch_too_new_for_build")
-    match = next((match for match in new.matches if match.symptom.id == "ggml-arch"), None) if new else None
-    if new is None or match is None:
-        return found
+    new = found["gpu_arch_too_new_for_build"]
+    match = next(of_symptom(new.matches, "ggml-arch"), None)
+    if match is None:
+        return
     arch, compiled = match.fields["arch"], match.fields["compiled"].strip(",")
     built = [int(number) for number in compiled.split(",") if number]
     if arch > max(built):
-        return found
+        return
     if built == [arch] and arch < _LEAST_OF_GGML:
         text = f"llama.cpp was compiled for {compiled} only, nvcc's default, but its kernels need code for newer architectures"
         found["gpu_arch_too_new_for_build"] = replace(new, summary=text)
-        return found
+        return
     text = (
         f"llama.cpp was compiled for {compiled}, but the GPU is {arch}, which is older"
         if arch < min(built)
         else f"llama.cpp was compiled for {compiled}, none of which runs on the GPU, {arch}: compile it for {arch} as well"
     )
-    found = strengthened(found, "gpu_arch_too_old_for_build", new, 0, text, [match])
+    found.add("gpu_arch_too_old_for_build", new, 0, text, [match])
     if all(match.symptom.id == "ggml-arch" for match in new.matches):
         del found[new.cause]
-    return found

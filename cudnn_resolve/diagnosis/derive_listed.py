@@ -7,8 +7,7 @@ import re
 from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.library_path import carries, command_of, is_default, missing, shown_at, wheel_component
 from cudnn_resolve.diagnosis.log_stack import majors_of
-from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
-from cudnn_resolve.diagnosis.weigh import strengthened, superseded
+from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects, of_symptom, values_of
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.matrix.library_name import Library, library_of
 
@@ -32,17 +31,18 @@ _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uni
 """pip's wording for a wheel that is not installed yet, or no longer."""
 
 
-def explain_unnamed(found: Suspects, case: Case) -> Suspects:
+def explain_unnamed(found: Suspects, case: Case) -> None:
     """ONNX Runtime or TensorFlow cannot load CUDA or cuDNN and names none: what is installed decides which one it lacks."""
     causes = ("cuda_runtime_missing", "cudnn_missing", "lib_not_on_path")
     bases = [found[cause] for cause in causes if cause in found and _is_unnamed(found[cause], case)]
     base = max(bases, key=lambda suspect: suspect.weight, default=None)
     if base is None or any(missing([match for suspect in found.values() for match in suspect.matches])):
-        return found
+        return
     is_provider = base.cause != "lib_not_on_path"
     who = "ONNX Runtime's CUDA provider" if is_provider else "TensorFlow"
     if "cudnn-nowhere" in case.features:
-        return superseded(found, "cudnn_missing", base, 10, f"{who} needs cuDNN, and the log shows a search that finds none on the disk")
+        found.supersede(base, "cudnn_missing", 10, f"{who} needs cuDNN, and the log shows a search that finds none on the disk")
+        return
     releases = [version for name, version in case.context.frameworks if name.startswith(_PROVIDER)] if is_provider else []
     # A release that the tables lack needs the cuDNN of the first one of its line.
     lines = [".".join((*version.split(".")[:2], "0")) for version in releases]
@@ -53,17 +53,16 @@ def explain_unnamed(found: Suspects, case: Case) -> Suspects:
     there = {copy.major for copy in case.context.cudnn} | {build.cudnn.major for build in others if build.cudnn is not None}
     cuda, (majors, components, shown) = {build.cuda.major for build in own if build.cuda is not None}, _cuda_listed(case)
     by_file = any("present" in match.fields for match in shown)
+    asked = [match.text for match in of_symptom(case.matches, "context-files-listed" if by_file else "context-wheels-listed")]
     if cuda and majors and not cuda & majors:
         text = f"{who} needs CUDA {max(cuda)}, but the libraries that the log lists are of CUDA {max(majors)}"
-        return superseded(found, "cuda_runtime_missing", base, 10, text, shown[:1])
-    if needed and there and not needed & there:
+        found.supersede(base, "cuda_runtime_missing", 10, text, shown[:1])
+    elif needed and there and not needed & there:
         text = f"{who} needs cuDNN {max(needed)}, but cuDNN {max(there)} is installed"
-        return superseded(found, "cudnn_major_mismatch", base, 10, text, [copy.match for copy in case.context.cudnn[:1]])
-    asked = [match.text for match in case.matches if match.symptom.id == ("context-files-listed" if by_file else "context-wheels-listed")]
-    if not there and len(components) >= _MOST_OF_CUDA and any("cudnn" in text or not by_file for text in asked):
+        found.supersede(base, "cudnn_major_mismatch", 10, text, [copy.match for copy in case.context.cudnn[:1]])
+    elif not there and len(components) >= _MOST_OF_CUDA and any("cudnn" in text or not by_file for text in asked):
         text = f"{who} needs cuDNN, and the log lists the libraries of CUDA without one"
-        return superseded(found, "cudnn_missing", base, 10, text, shown[:1])
-    return found
+        found.supersede(base, "cudnn_missing", 10, text, shown[:1])
 
 
 def _is_unnamed(base: Suspect, case: Case) -> bool:
@@ -92,26 +91,26 @@ def _cuda_listed(case: Case) -> tuple[set[int], set[str], list[Match]]:
     return majors, names, shown
 
 
-def find_listed(found: Suspects, case: Case) -> Suspects:
+def find_listed(found: Suspects, case: Case) -> None:
     """CUDA or driver libraries that are not found although the log shows the file, or the wheel that contains it."""
     causes = ["cuda_runtime_missing", "driver_incomplete"]
-    if not any(match.symptom.id == _LIBCUDA_LISTED for match in case.matches):
+    if not any(of_symptom(case.matches, _LIBCUDA_LISTED)):
         causes.append("driver_not_loaded")
     for cause in causes:
-        lacking = found.get(cause)
-        listed = None if lacking is None else _listed(lacking, case)
-        if lacking is not None and listed is not None:
+        lacking = found[cause]
+        listed = _listed(lacking, case)
+        if listed is not None:
             library, place, match = listed
             told = "that the program uses does not search there" if " (libc6" in match.text else "does not search there"
             who = "linker" if lacking.matches[0].symptom.id == _LINKED else "loader"
             text = f"{library.file} is needed but not found, although the log shows it{place}: the {who} {told}"
-            return strengthened(found, "lib_not_on_path", lacking, 6, text, [match, command_of(match, case.matches)])
-    return found
+            found.add("lib_not_on_path", lacking, 6, text, [match, command_of(match, case.matches)])
+            break
 
 
 def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
     """A missing library, its location according to the log, and the line that shows it."""
-    names = (f"lib{match.fields['linkname']}.so" for match in lacking.matches if match.symptom.id == _LINKED)
+    names = (f"lib{name}.so" for name in values_of(of_symptom(lacking.matches, _LINKED), "linkname"))
     linked = [library for name in names if (library := library_of(name)) is not None]
     wanted = list(dict.fromkeys([*missing(lacking.matches), *linked]))
     lines = {match.line for match in lacking.matches}

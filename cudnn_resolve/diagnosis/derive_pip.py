@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.logged_install import installation
-from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
+from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects, of_symptom, values_of
 from cudnn_resolve.diagnosis.pip_release import (
     MANYLINUX,
     PYTHON_LINES,
@@ -67,37 +67,33 @@ _Key = tuple[tuple[int, ...], str]
 """Numbers of a version, and its text."""
 
 
-def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
+def interpret_pip_versions(found: Suspects, case: Case) -> None:
     """Locate the requested version in pip's list of versions."""
-    ignored = " ".join(match.text for match in case.matches if match.symptom.id == _ANOTHER)
-    for match in case.matches:
-        verdict = None
-        if match.symptom.id == _LISTED:
-            verdict = _of_stubs(match, case.book) or _of_old_pip(match, case) or _verdict(match, ignored)
+    ignored = " ".join(match.text for match in of_symptom(case.matches, _ANOTHER))
+    for match in of_symptom(case.matches, _LISTED):
+        verdict = _of_stubs(match, case.book) or _of_old_pip(match, case) or _verdict(match, ignored)
         if verdict is not None and verdict[0] == _PYTHON and verdict[1] < _DECIDED and (of_glibc := _of_glibc(match, case)) is not None:
             verdict = of_glibc
             found.pop(_PYTHON, None)
         if verdict is not None:
             cause, weight, summary = verdict
-            before = found[cause].matches if cause in found else ()
-            found[cause] = Suspect(cause=cause, weight=weight, matches=tuple(dict.fromkeys((match, *before))), summary=summary)
+            matches = tuple(dict.fromkeys((match, *found[cause].matches)))
+            found[cause] = Suspect(cause=cause, weight=weight, matches=matches, summary=summary)
     if set(found) == {_MAJOR} and all(match.symptom.id == _NOTICE for match in found[_MAJOR].matches):
         # Next to a failure it may concern another framework; alone it is what pip reports.
         found[_MAJOR] = replace(found[_MAJOR], weight=_TOLD)
-    return found
 
 
-def compare_index(found: Suspects, case: Case) -> Suspects:
+def compare_index(found: Suspects, case: Case) -> None:
     """A release that the named index has for no Python is missing because of the index."""
-    python, pin = found.get(_PYTHON), found.get(_PIN)
-    is_vague = python is not None and python.weight < _DECIDED and all(match.symptom.id in _VAGUE for match in python.matches)
-    if is_vague and pin is not None and any(match.symptom.id in (_LISTED, _LOCAL) for match in pin.matches):
-        del found[_PYTHON]  # the list or the CUDA in the pin decides; what pip ignored may be releases of another package
-    suspects = [found[cause] for cause in (_PYTHON, _PIN) if cause in found]
-    matches = tuple(dict.fromkeys(match for suspect in suspects for match in suspect.matches))
+    python, pin = found[_PYTHON], found[_PIN]
+    is_vague = python.weight < _DECIDED and all(match.symptom.id in _VAGUE for match in python.matches)
+    if is_vague and any(match.symptom.id in (_LISTED, _LOCAL) for match in pin.matches):
+        found.pop(_PYTHON, None)  # the list or the CUDA in the pin decides; what pip ignored may be releases of another package
+    matches = tuple(dict.fromkeys((*found[_PYTHON].matches, *pin.matches)))
     wanted = wanted_of(matches)
     if wanted is None:
-        return found
+        return
     done = installation(case.matches, case.book)
     only = only_index(wanted, done, case.book)
     if only is not None and any("from versions: none" in match.text for match in matches):
@@ -106,41 +102,41 @@ def compare_index(found: Suspects, case: Case) -> Suspects:
         first = f"the index for {other.asked} does not have it" if other.is_known else f"no index for {other.asked} is known"
         summary = f"{first}: the builds of {wanted.text} are for {_listed(other.variants)}"
     else:
-        return found
-    rest = {cause: suspect for cause, suspect in found.items() if cause != _PYTHON}
-    return rest | {_PIN: Suspect(cause=_PIN, weight=_DECIDED, matches=matches, summary=summary)}
+        return
+    found.pop(_PYTHON, None)
+    found[_PIN] = Suspect(cause=_PIN, weight=_DECIDED, matches=matches, summary=summary)
 
 
-def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
+def dismiss_unrelated_pins(found: Suspects, case: Case) -> None:
     """An unavailable version of a package unrelated to the GPU is not a cause in the GPU stack."""
-    pin = found.get(_PIN)
-    asked = [str(match.fields["requirement"]) for match in pin.matches if "requirement" in match.fields] if pin else []
+    pin = found[_PIN]
+    asked = [str(requirement) for requirement in values_of(pin.matches, "requirement")]
     names = [re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-") for requirement in asked]
-    if pin is None or not names or any(re.search(_OF_STACK, name) or case.book.is_harvested(name) for name in names):
-        return found
-    rest = {cause: suspect for cause, suspect in found.items() if cause != _PIN}
+    if not names or any(re.search(_OF_STACK, name) or case.book.is_harvested(name) for name in names):
+        return
     summary = f"unrelated to the GPU: the configured index does not have {asked[0].rstrip(',.:')}"
-    return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
+    del found[_PIN]
+    found[_OTHERS] = replace(pin, cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), summary=summary)
 
 
-def name_misspelt(found: Suspects, case: Case) -> Suspects:
+def name_misspelt(found: Suspects, case: Case) -> None:
     """A package that the index does not have at all is one of conda, or a known one with a slip of the pen in its name."""
-    python = found.get(_PYTHON)
-    match = next((match for match in (python.matches if python else ()) if match.symptom.id == "pip-versions-none"), None)
-    if python is None or match is None:
-        return found
+    python = found[_PYTHON]
+    match = next(of_symptom(python.matches, "pip-versions-none"), None)
+    if match is None:
+        return
     name = re.split(r"[^\w.-]", str(match.fields["requirement"]))[0].lower().replace("_", "-")
     names = {*case.book.packages(), *(each for one in case.book.frameworks() for each in case.book.distributions(one))}
     meant = next((known for known in sorted(names) if _is_slip(name, known)), None)
     is_of_conda = any(name in clue.values for clue in case.book.rows(Clue) if clue.id == _OF_CONDA)
     if not is_of_conda and (meant is None or name in names or case.book.companion_of(name)):
-        return found
+        return
     if is_of_conda:
         summary = f"{name} is a package of conda, which pip's index does not have"
     else:
         summary = f"the index has no {name}: correct the name, probably to {meant}, in the command or the file of requirements"
-    rest = {cause: suspect for cause, suspect in found.items() if suspect is not python}
-    return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=python.weight, matches=python.matches, summary=summary)}
+    del found[_PYTHON]
+    found[_OTHERS] = replace(python, cause=_OTHERS, summary=summary)
 
 
 def _is_slip(name: str, known: str) -> bool:
@@ -280,30 +276,28 @@ def _key(text: str) -> _Key | None:
     return (tuple(int(part) for part in numbers[0].split(".")), text) if numbers else None
 
 
-def interpret_wheel_tags(found: Suspects, case: Case) -> Suspects:
+def interpret_wheel_tags(found: Suspects, case: Case) -> None:
     """Decide whether Python or system is why no wheel fits, by message, file name, facts and matrix."""
-    suspect = found.get(_PYTHON)
-    if suspect is None or suspect.summary is not None or suspect.matches[0].symptom.id not in _OPEN:
-        return found
+    suspect = found[_PYTHON]
+    if suspect.summary is not None or not suspect.matches or suspect.matches[0].symptom.id not in _OPEN:
+        return
     summary, is_sure = _of_file(suspect.matches, case) or _of_releases(suspect.matches, case) or (None, False)
     if summary is not None:
         found[_PYTHON] = replace(suspect, summary=summary, weight=max(suspect.weight, _DECIDED) if is_sure else suspect.weight)
-    pin = found.get(_PIN)
-    if is_sure and pin is not None and wanted_of(pin.matches) == wanted_of(suspect.matches):
+    if is_sure and _PIN in found and wanted_of(found[_PIN].matches) == wanted_of(suspect.matches):
         del found[_PIN]  # the index has the release, for another Python
-    return found
 
 
 def is_of_system(matches: Iterable[Match], facts: Facts | None) -> bool:
     """True if the wheels are for another system, so that another Python would not help."""
     files = (parse_file(str(match.fields.get("wheel", ""))) for match in matches)
     elsewhere = any(file is not None and is_elsewhere(file.platform, facts) for file in files)
-    return elsewhere or any(match.symptom.id in ("uv-platform", "uv-wheel-elsewhere") for match in matches)
+    return elsewhere or any(of_symptom(matches, "uv-platform", "uv-wheel-elsewhere"))
 
 
 def _of_file(matches: Sequence[Match], case: Case) -> tuple[str, bool] | None:
     """Wording for what a wheel file was built for, by its name, and whether that is decisive."""
-    file = next((match.fields["wheel"] for match in matches if isinstance(match.fields.get("wheel"), str)), "")
+    file = next(values_of(matches, "wheel", str), "")
     wanted = parse_file(file)
     if wanted is None:
         return None
@@ -355,7 +349,7 @@ def is_bits_open(matches: Sequence[Match], case: Case) -> bool:
 def own_python(matches: Iterable[Match], case: Case) -> PythonLine | None:
     """Python of the messages or the facts, else the only one in the log."""
     own = own_line(matches, case.facts)
-    seen = {own_line([match], None) for match in case.matches if match.symptom.id == "context-python"}
+    seen = {own_line([match], None) for match in of_symptom(case.matches, "context-python")}
     return own or (seen.pop() if len(seen) == 1 else None)
 
 

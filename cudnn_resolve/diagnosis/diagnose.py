@@ -13,7 +13,7 @@ from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.line_origin import is_of_other, speaker
 from cudnn_resolve.diagnosis.log_stack import driver_of
 from cudnn_resolve.diagnosis.match import Reader
-from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
+from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect, values_of
 from cudnn_resolve.diagnosis.remedy import WANT_CARD, WEAK, Remedies, is_answered
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
 from cudnn_resolve.diagnosis.survived import cured, mark_survived
@@ -142,7 +142,8 @@ def diagnose_installed(facts: Facts, book: Book) -> Iterator[Finding]:
 
 def _ranked(case: Case, reader: Reader, died: Match | None, *, has_failed: bool) -> list[Suspect]:
     causes = case.book.causes()
-    found = derive(suspects(case.matches, case.features, died, has_failed=has_failed), case)
+    found = suspects(case.matches, case.features, died, has_failed=has_failed)
+    derive(found, case)
     nameless = sorted(found.keys() - causes.keys())
     if nameless:  # from an unchecked overlay
         raise MatrixError(
@@ -415,7 +416,7 @@ def _explains(finding: Finding, first: Finding, causes: Mapping[str, Cause]) -> 
 
 def _frameworks_of(matches: Iterable[Match], case: Case) -> frozenset[str]:
     """Frameworks of messages and of the preceding traceback."""
-    frames = (str(match.fields["frame"]) for match in case.frames if "frame" in match.fields)
+    frames = map(str, values_of(case.frames, "frame"))
     names = (*(match.symptom.framework for match in matches), *frames)
     return frozenset(found for name in names if name and (found := case.book.framework_named(name)))
 

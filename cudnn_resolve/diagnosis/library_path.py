@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from posixpath import normpath
 
-from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.diagnosis.model import Match, of_symptom, values_of
 from cudnn_resolve.diagnosis.specifier import requirements_of
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Loader, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
@@ -101,7 +101,7 @@ def is_searched(directory: str | None, facts: Facts) -> bool:
 def has_part_of_system(matches: Iterable[Match]) -> bool:
     """True if the loader's output has parts of cuDNN from default and from other directories, or a failing part is in a default one."""
     matches = list(matches)
-    loaded = {is_default(str(match.fields["loaded"])) for match in matches if "loaded" in match.fields}
+    loaded = {is_default(str(place)) for place in values_of(matches, "loaded")}
     return len(loaded) > 1 or any(re.search(_PART_OF_SYSTEM, match.text) for match in matches)
 
 
@@ -183,7 +183,7 @@ def command_of(match: Match | None, matches: Sequence[Match]) -> Match | None:
     """The command that lists the directory of a file which a line shows by its name alone."""
     if match is None or match.symptom.id not in _NAMES:
         return None
-    before = (each for each in matches if each.symptom.id == "context-files-listed" and each.line < match.line)
+    before = (each for each in of_symptom(matches, "context-files-listed") if each.line < match.line)
     command = max(before, key=lambda each: each.line, default=None)
     return command if command and place_listed(command) else None
 

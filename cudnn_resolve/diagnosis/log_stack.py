@@ -1,24 +1,20 @@
-"""The stack that a log states: interpreter, Python, CUDA, driver, and the known builds that fit them."""
+"""The stack that a log states: interpreter, Python, CUDA and driver."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from cudnn_resolve.diagnosis.library_path import has_part_of_system, missing, place_listed
-from cudnn_resolve.diagnosis.pip_release import python_tags
+from cudnn_resolve.diagnosis.model import Case, Match, of_symptom, values_of
 from cudnn_resolve.matrix.library_name import Library
-from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+from cudnn_resolve.version import CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Case, Match
     from cudnn_resolve.diagnosis.pip_release import PythonLine
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build, WheelRelease
 
 _POSIX = r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/python(\d)\.(\d{1,2})/(site|dist)-packages/"
 """Packages of an environment, which determine its interpreter."""
@@ -54,8 +50,6 @@ _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interac
 """Option with a value in a command that starts a container."""
 _FAR = 80
 """Characters of a path before the directory of a Python that name the tool which it is of."""
-OLDEST_PYTHON = (3, 6)
-"""Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 FIRST_IN_CONDA = CudaVersion("11.3")
 """Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
 _CUDNN_IN_CONDA = frozenset({"5.1", "6.0", "7.0", "7.1", "7.3", "7.6"})
@@ -66,26 +60,8 @@ _LIBRARIES_OF_THEIR_OWN = 10
 """First CUDA major whose libraries have version numbers of their own; before, `libcublas.so.8.0` is of CUDA 8.0."""
 _NUMBERED_AS_CUDA = ("cudart", "cublas", "cublasLt", "nvrtc")
 """Libraries whose names contain the CUDA major."""
-_MINOR_COMPATIBLE = 11
-"""First CUDA major with minor-version compatibility of drivers."""
-
-
 _LAUNCHER = r"(?:^|[A-Z]:\\[^>]{0,120}> ?)(py(?: -3(?:\.\d{1,2})?)?) -m pip install "
 """Launcher of Windows in a command of the log."""
-
-
-class Served(Struct, frozen=True, kw_only=True):
-    """Newest build of a framework for a known machine, and what is known of it."""
-
-    build: Build | None
-    title: str
-    known: str
-
-    @property
-    def text(self) -> str:
-        """Description of the build."""
-        build = self.build
-        return "" if build is None or build.cuda is None else f"{self.title} {build.version}, built with CUDA {build.cuda.line}"
 
 
 def texts(case: Case) -> Iterator[str]:
@@ -145,14 +121,14 @@ def python_line(case: Case) -> PythonLine | None:
 
 def cuda_majors(case: Case, book: Book) -> frozenset[int]:
     """CUDA majors consistent with libraries, builds and directories in the log; empty if unknown or contradictory."""
-    named = [match.fields["of"] for match in case.matches if match.symptom.id == "context-cuda-major"]
+    named = values_of(of_symptom(case.matches, "context-cuda-major"), "of")
     libraries = [
         value for match in case.matches for value in match.fields.values() if isinstance(value, Library) and value.family == "cuda"
     ]
     left = [frozenset((int(major),)) for major in named] + [found for library in libraries if (found := majors_of(library, book))]
     if left:
         return frozenset.intersection(*left)
-    lines = (match.text for match in case.matches if match.symptom.id == "context-cuda-named")
+    lines = (match.text for match in of_symptom(case.matches, "context-cuda-named"))
     majors = frozenset(major for text in lines for hit in re.finditer(_TEXT, text) if 8 <= (major := int(hit[1])) <= 13)
     return majors if len(majors) == 1 else frozenset()
 
@@ -172,7 +148,7 @@ def majors_of(library: Library, book: Book) -> frozenset[int]:
 
 def compilers(case: Case) -> list[CudaVersion]:
     """CUDA of each nvcc that prints its version in the log."""
-    return [match.fields["nvcc"] for match in case.matches if match.symptom.id == "context-nvcc"]
+    return list(values_of(of_symptom(case.matches, "context-nvcc"), "nvcc"))
 
 
 def toolkit_without(cudnn: Collection[int], case: Case) -> int | None:
@@ -222,47 +198,6 @@ def cudnn_beside(framework: str, cuda: str, book: Book) -> str | None:
     return minor if int(major) < 11 and minor in _CUDNN_IN_CONDA else str(newest.major)
 
 
-def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: int | None = None) -> list[Build]:
-    """CUDA builds for the log's GPU, driver and Python: newest release first, then oldest CUDA first.
-
-    `cudnn`: only builds with that cuDNN major.
-    """
-    from cudnn_resolve.resolution.release import parse_version
-
-    book, row = case.book, case.book.framework(framework)
-    line, gpus, driver, most = python_line(case), case.context.capabilities, driver_of(case), cuda_of_driver(case)
-    releases = {name: {release.version: release for release in book.releases(name)} for name in row.packages}
-
-    def takes(build: Build, cuda: CudaVersion) -> bool:
-        if cudnn is not None and (build.cudnn is None or build.cudnn.major != cudnn):
-            return False
-        if build.yanked or (line is not None and not _serves_python(build, line, releases.get(build.package, {}))):
-            return False
-        least = book.floor(cuda.major) or book.toolkit_driver(cuda)
-        if driver is not None and least is not None and driver < least:
-            return False
-        if most is not None and cuda.line != most.line and not (cuda < most or cuda.major == most.major >= _MINOR_COMPATIBLE):
-            return False
-        return all(_serves_gpu(build, gpu, book, machine_code=machine_code) for gpu in gpus)
-
-    fit = (build for build in sorted(row.builds, key=lambda build: str(build.cuda)) if build.cuda and takes(build, build.cuda))
-    found = [(version, build) for build in fit if (version := parse_version(build.version)) and not version.is_prerelease]
-    return [build for _, build in sorted(found, key=lambda pair: pair[0], reverse=True)]
-
-
-def served(framework: str, case: Case, *, machine_code: bool = False, version: str | None = None) -> Served | None:
-    """Newest fitting build, or that of a release; None if the log shows nothing that limits it."""
-    line, driver, most = python_line(case), driver_of(case), cuda_of_driver(case)
-    words = [f"compute capability {capability}" for capability in dict.fromkeys(case.context.capabilities)]
-    words += [f"driver {driver}"] if driver else [f"a driver for CUDA {most.line}"] if most else []
-    words += [f"Python {line[0]}.{line[1]}"] if line else []
-    if not words:
-        return None
-    builds = fitting(framework, case, machine_code=machine_code)
-    build = next((build for build in builds if version in (None, build.version)), None)
-    return Served(build=build, title=case.book.framework(framework).title.removesuffix(" GPU"), known=" and ".join(words))
-
-
 def driver_of(case: Case) -> DriverVersion | None:
     """Driver version in the log."""
     fields = (match.fields for match in case.matches if match.symptom.role == "context")
@@ -285,48 +220,13 @@ def toolkit_named(case: Case) -> CudaVersion | None:
     return CudaVersion(there.pop()) if len(there) == 1 else None
 
 
-def has_code(framework: str, gpu: Capability, book: Book) -> bool:
-    """True if any build of a framework has machine code for a GPU."""
-    return any(build.cuda and _serves_gpu(build, gpu, book, machine_code=True) for build in book.framework(framework).builds)
-
-
-def _serves_gpu(build: Build, gpu: Capability, book: Book, *, machine_code: bool) -> bool:
-    targets = [target for target in build.targets if target.kind == "cubin" or not machine_code]
-    if build.targets:
-        return any(target.runs_on(gpu) for target in targets)
-    first, last = build.capability_first, build.capability_last
-    family = book.architecture(Capability(gpu.major, 0))
-    if machine_code and last is None and family is not None and build.cuda and build.cuda.parts[:2] < family.cuda_first.parts[:2]:
-        return False  # its compiler did not know such GPUs
-    return first is not None and gpu >= first and (last is None or gpu <= last)
-
-
-def _serves_python(build: Build, line: PythonLine, releases: Mapping[str, WheelRelease]) -> bool:
-    if line < OLDEST_PYTHON:
-        return False
-    if build.pythons:
-        return any(tag in (f"cp{line[0]}{line[1]}", "py3") for tag in build.pythons)
-    release = releases.get(build.wheel_version.partition("+")[0] or build.version)
-    return release is None or any(found == line for found, _ in python_tags(release.tags, release.requires_python))
-
-
-def pythons_of(build: Build, book: Book) -> list[PythonLine]:
-    """Pythons of a build's wheels, oldest first; empty if unknown."""
-    releases = {release.version: release for release in book.releases(build.package)}
-    release = releases.get(build.wheel_version.partition("+")[0] or build.version)
-    if not build.pythons and release is None:
-        return []
-    return [line for minor in range(6, 20) if _serves_python(build, line := (3, minor), releases)]
-
-
 def image_of(matches: Iterable[Match]) -> str:
     """Image in a container's start command in the log, else a placeholder."""
-    for match in matches:
-        if match.symptom.id == "context-container-start":
-            hits = re.finditer(_IMAGE, match.text)
-            images = (hit[0] for hit in hits if not _OPTION.search(match.text, max(0, hit.start() - 45), hit.start()))
-            if (image := next(images, None)) is not None:
-                return shlex.quote(image)
+    for match in of_symptom(matches, "context-container-start"):
+        hits = re.finditer(_IMAGE, match.text)
+        images = (hit[0] for hit in hits if not _OPTION.search(match.text, max(0, hit.start() - 45), hit.start()))
+        if (image := next(images, None)) is not None:
+            return shlex.quote(image)
     return "IMAGE"
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cudnn_resolve.diagnosis.model import Match, of_symptom
 from cudnn_resolve.facts.distribution import OLDEST_OF_UV
 from cudnn_resolve.matrix.row import Index
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Match
     from cudnn_resolve.matrix.book import Book
 
 _COMMAND, _INDEX = "context-install-command", "context-index-named"
@@ -173,9 +173,7 @@ def _urls(words: Sequence[str]) -> list[tuple[str, str]]:
 
 def _named(matches: Iterable[Match], book: Book) -> Iterable[str]:
     """Options for what pip prints: `Looking in indexes: …`."""
-    for match in matches:
-        if match.symptom.id != _INDEX:
-            continue
+    for match in of_symptom(matches, _INDEX):
         urls = re.findall(_URL, match.text)
         is_page = "links" in match.text.casefold()
         option = "-f" if is_page else "--index-url" if len(urls) == 1 else "--extra-index-url"
@@ -210,7 +208,7 @@ def parent_of(url: str) -> str:
 
 def build_values(matches: Iterable[Match], done: Installation) -> dict[str, str]:
     """Fields for the package that could not be built, and what its command asked for: a name, or the sources of an editable one."""
-    built = next((match for match in matches if match.symptom.id == "context-built"), None)
+    built = next(of_symptom(matches, "context-built"), None)
     if built is None:
         return {"build_asked": shlex.join(done.packages or ("PACKAGE",))}
     name = str(built.fields["built"])

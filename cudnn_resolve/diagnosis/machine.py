@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from msgspec import Struct
 
-from cudnn_resolve.diagnosis.context import TEGRA
 from cudnn_resolve.diagnosis.judged import judgement_of
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import is_version
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Loader, Toolkit, WouldLoad, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.machine import has_own_driver, machine_of
 from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.fault import JudgedFramework
 from cudnn_resolve.resolution.release import build_requires
@@ -42,11 +41,9 @@ class Inspection(Struct, frozen=True, kw_only=True):
         return driver_of(self.driver.version) if self.driver else None
 
     @property
-    def is_tegra(self) -> bool:
-        """True for a Jetson, which has its own driver versions and wheels."""
-        return any(re.search(TEGRA, gpu.name or "") for gpu in self.gpus) or (
-            self.version is not None and self.version.major < 100 and self.facts.platform.arch == "aarch64"
-        )
+    def has_own_driver(self) -> bool:
+        """True for a Jetson before Thor, which has drivers and builds of its own."""
+        return has_own_driver(machine_of(self.facts, self.book), self.book)
 
 
 Checks = tuple[Callable[[Inspection], Iterator[Finding]], ...]

@@ -98,7 +98,7 @@ def _status(why: str) -> int | None:
 
 def _without_ptx(machine: Inspection) -> Iterator[Finding]:
     """Note on a driver older than the one released with a build's CUDA, which runs it by NVIDIA's minor-version compatibility."""
-    version = None if machine.is_tegra else machine.version
+    version = None if machine.has_own_driver else machine.version
     for framework in machine.installed if version is not None else ():
         own = machine.book.toolkit_driver(framework.cuda) if framework.cuda is not None else None
         least = machine.book.floor(framework.cuda.major) if framework.cuda is not None else None

@@ -98,7 +98,7 @@ def _cuda_missing(machine: Inspection) -> Iterator[Finding]:
 def _takes_from_outside(machine: Inspection, framework: Installed) -> bool:
     """True for a known wheel that finds its CUDA libraries elsewhere by the usual loader rules.
 
-    Not in conda environments and on Jetsons, which have their own builds and libraries.
+    Not in conda environments and on Jetsons before Thor, which have their own builds and libraries.
     """
     sources = {copy.source for copy in machine.cudnn} | {toolkit.source for toolkit in machine.toolkits}
     return (
@@ -106,7 +106,7 @@ def _takes_from_outside(machine: Inspection, framework: Installed) -> bool:
         and framework.cuda is not None
         and framework.delivery in ("wheel", "system")
         and "conda" not in sources
-        and not machine.is_tegra
+        and not machine.has_own_driver
     )
 
 

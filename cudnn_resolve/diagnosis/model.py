@@ -86,6 +86,11 @@ class Match(Struct, frozen=True, kw_only=True, eq=False):
         return self.own or self.text
 
 
+def of_symptom(matches: Iterable[Match], *names: str) -> Iterator[Match]:
+    """The matches of the symptoms with these names."""
+    return (match for match in matches if match.symptom.id in names)
+
+
 def values_of(matches: Iterable[Match], name: str, kind: type[Any] = object) -> Iterator[Any]:
     """Values of a field, of one type, in the messages that have it."""
     return (match.fields[name] for match in matches if name in match.fields and isinstance(match.fields[name], kind))
@@ -111,8 +116,21 @@ class Suspect(Struct, frozen=True, kw_only=True):
         return (*self.matches, *self.effects)
 
 
-Suspects = dict[str, Suspect]
-"""Suspected causes by name."""
+class Suspects(dict[str, Suspect]):
+    """Suspected causes by name; one that is not suspected has no weight and no symptoms."""
+
+    def __missing__(self, cause: str) -> Suspect:
+        return Suspect(cause=cause, weight=0, matches=())
+
+    def add(self, cause: str, base: Suspect, more: float, summary: str, shown: Iterable[Match | None] = ()) -> None:
+        """Suspect a cause on the evidence of another one, and a little more."""
+        matches = dict.fromkeys((*base.matches, *(match for match in shown if match), *self[cause].matches))
+        self[cause] = Suspect(cause=cause, weight=min(base.weight + more, 98), matches=tuple(matches), summary=summary)
+
+    def supersede(self, base: Suspect, cause: str, more: float, summary: str, shown: Iterable[Match | None] = ()) -> None:
+        """The same in place of the other cause."""
+        self.pop(base.cause, None)
+        self.add(cause, base, more, summary, shown)
 
 
 class Present(Struct, frozen=True, kw_only=True):

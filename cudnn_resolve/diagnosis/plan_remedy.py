@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.model import Failure, Resolution
 
-_SOME_CUDA = "cuNNN"
-"""Written for the suffix of a build that the log does not show."""
 _SHOWN = 5
 _ROUNDS = 300
 """Search rounds for a plan that is only proposed; `apply` searches longer."""
@@ -55,34 +52,6 @@ def tried_plan(
         yield Remedy(text=f"no such plan is possible on this machine: {plan.conflict.message}")
         for relaxation in plan.conflict.relaxations[:2]:
             yield Remedy(text=f"{relaxation.change}: {relaxation.result}", command=relaxation.command)
-
-
-def of_same_build(wheels: str, torch: str | None) -> str:
-    """Arguments of pip for the CUDA, or none, of the installed PyTorch, which stays if another release is installed."""
-    suffix = (torch or "").partition("+")[2]
-    return re.sub(r"\bcu\d{3}\b", suffix if re.fullmatch(r"cu\d{3}|cpu", suffix) else _SOME_CUDA, wheels)
-
-
-def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, int]]) -> Iterator[Remedy]:
-    """The remedy with pip instead of a plan. `lines`: the Pythons of these wheels if the version of the current one is unknown.
-
-    Another Python would refuse them, so an environment with a suitable one is proposed too.
-    """
-    if _SOME_CUDA in wheels:
-        plain = re.sub(rf"\+{_SOME_CUDA}| --index-url \S+", "", wheels)
-        asked = f"see the installed build: what its version has after the + (cu121, cpu) replaces {_SOME_CUDA} in the next command"
-        asked += f"; with nothing there, it is PyPI's: pip install -U {plain}"
-        yield Remedy(text=asked, command=f"{python} -m pip show torch")
-    # Both packages have the same files; pip passes over one that is not installed.
-    first = f"{python} -m pip uninstall -y paddlepaddle && " if wheels.startswith("paddlepaddle-gpu") else ""
-    done = replace(plan, command=f"{first}{python} -m pip install -U {wheels}")
-    if not lines or "python_embeded" in python:  # which belongs to a program: a bare environment has none of its packages
-        yield done
-        return
-    least, new, most = (f"{line[0]}.{line[1]}" for line in (lines[0], lines[len(lines) // 2], lines[-1]))
-    command = f"uv venv --seed --python {new} .venv-{new} && .venv-{new}\\Scripts\\python -m pip install {wheels}"
-    yield replace(done, text=f"{plan.text}; its wheels are for Python {least} to {most}")
-    yield replace(plan, text=f"or, if `{python} --version` prints none of these, create an environment with one", command=command)
 
 
 def is_possible(command: str, facts: Facts, book: Book, wishes: Request | None = None) -> bool:

@@ -10,37 +10,25 @@ from string import Formatter
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import GPU_THERE
-from cudnn_resolve.diagnosis.log_stack import (
-    OLDEST_PYTHON,
-    cuda_of_driver,
-    driver_of,
-    fitting,
-    has_code,
-    known_framework,
-    python_line,
-    pythons_of,
-    served,
-    texts,
-)
+from cudnn_resolve.diagnosis.fitting_build import OLDEST_PYTHON, has_code, pythons_of, served
+from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, known_framework, python_line
 from cudnn_resolve.diagnosis.logged_install import BY_UV, by_uv
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
-from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, of_same_build, on_windows, repeated, tried_plan
+from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, is_of_place, question
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
-from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.matrix.symptom import Help
-from cudnn_resolve.version import Capability, Dotted
+from cudnn_resolve.diagnosis.windows_wheels import of_same_build, on_windows, wheels_for_windows
+from cudnn_resolve.matrix.symptom import RemedyRow
+from cudnn_resolve.version import Capability
 
 _CONDA_PYTHON = re.compile(
     r"(?i)([^'\"\s]{0,200}[/\\](?:[\w.-]{0,12}conda\w{0,4}|(?:mini|micro)?mamba\w{0,6}|miniforge\w{0,4}|mambaforge)"
     r"(?:[/\\]envs[/\\][^'\"\s/\\]{1,60})?|[^'\"\s]{0,200}[/\\]envs[/\\][^'\"\s/\\]{1,60})(?:/bin/python|\\python\.exe)"
 )
 """Interpreter of a conda environment."""
-_BESIDE_TORCH = {"torchvision": (), "torchaudio": ("torchaudio", "comfy", "whisperx", "pyannote", "was trained with torch")}
-"""Companions of PyTorch, and the words in a log that show that they are used; without words they usually are."""
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
 _NO_BUILD = "no-build"
@@ -254,10 +242,10 @@ class Remedies:
             text = "the log does not show which framework is used: run this in the program's environment, where it is detected"
             yield Remedy(text=text, command="cudnn-resolve doctor LOG")
 
-    def _rows(self, cause: str, features: frozenset[str]) -> Iterator[Help]:
+    def _rows(self, cause: str, features: frozenset[str]) -> Iterator[RemedyRow]:
         """Rows of the tables for a cause with these features, fallbacks last."""
         has_no_card = cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
-        for row in sorted(self.book.rows(Help), key=lambda row: row.fallback):
+        for row in sorted(self.book.rows(RemedyRow), key=lambda row: row.fallback):
             is_of_cause = cause in (row.cause, *row.also) and (not has_no_card or "no-card" in row.needs)
             if not is_of_cause or not features.issuperset(row.needs):
                 continue
@@ -288,7 +276,7 @@ class Remedies:
             is_install = (plan.command or "").startswith(_OURS[0])
             same = (plan.command or "").replace(values["targets"], values["same_targets"])
             tries = (same, plan.command or "") if is_install else ()
-            made = (self._wheels_for_windows(framework, command, values, machine_code=machine_code) for command in tries)
+            made = (wheels_for_windows(framework, command, values, case, self.stack.majors, machine_code=machine_code) for command in tries)
             chosen = next((choice for choice in made if choice is not None), None)
             if chosen is None:
                 yield plan  # kept without its command if nothing else helps
@@ -342,50 +330,6 @@ class Remedies:
         left = next(row for row in self._rows(cause, self.case.features | {_NO_BUILD, framework}) if _NO_BUILD in row.needs)
         command = _filled(left.command, {"python": self.stack.python}) if left.command is not None else None
         return Remedy(text=_filled(left.text, values) or text, command=command)
-
-    def _is_open(self) -> bool:
-        """True if the log shows neither Python, driver nor CUDA, so that pip has to choose the release."""
-        known = (python_line(self.case), driver_of(self.case), cuda_of_driver(self.case), self.stack.majors)
-        return not any(known)
-
-    def _wheels_for_windows(self, framework: str, plan: str, values: Mapping[str, str], *, machine_code: bool) -> tuple[Build, str] | None:
-        """Newest or requested build of a framework, and pip's arguments for it, if it is on an index other than the default."""
-        cudnn = int(values["major"]) if values.get("major", "").isdigit() else None
-        builds = [one for one in fitting(framework, self.case, machine_code=machine_code, cudnn=cudnn) if not _is_for_linux_alone(one)]
-        builds = [build for build in builds if build.cuda and build.cuda.major in self.stack.majors] or builds
-        wanted = re.search(r"-f \W?[\w.-]+(?:==|>=)([\w.]+)", plan)
-        version = wanted[1] if wanted else builds[0].version if builds else ""
-        every = [build for build in builds if build.index != "default"]
-        # For an older GPU a release is pinned, since pip keeps a newer one.
-        is_open = self._is_open() and (machine_code or not self.case.context.capabilities)
-        if is_free := framework == "torch" and not wanted and cudnn is None and is_open:
-            # Older drivers and GPUs are served by the CUDA before the newest one.
-            newest = max((build.cuda.major for build in builds if build.cuda), default=0)
-            older = [build for build in every if build.cuda and build.cuda.major < newest] or every
-            served_by = {one.version for one in every if older and one.index == older[0].index}
-            rows = (one for one in self.book.framework(framework).builds if older and one.index == older[0].index)
-            # With an index of their own, pip chooses one of them by its Python.
-            is_free = all(one.version in served_by and self.book.index(one.index).kind == "simple" for one in rows)
-            version, every = (older[0].version, older) if is_free and older else (version, every)
-        build = next((build for build in every if build.version == version), None)
-        if build is None:
-            return None
-        index = self.book.index(build.index)
-        if "/linux/" in index.url:  # a page of wheels for that system only
-            return None
-        option = "-f" if index.kind == "find-links" else "--index-url"
-        # Companions are built for one release of PyTorch.
-        shown = " ".join(texts(self.case)).casefold()
-        named = [name for name, words in _BESIDE_TORCH.items() if not words or any(word in shown for word in words)]
-        beside = "".join(f" {name}" for name in named) if framework == "torch" else ""
-        pin = "" if is_free else f"=={build.wheel_version or build.version}"
-        return build, f"{build.package}{pin}{beside} {option} {index.url}"
-
-
-def _is_for_linux_alone(build: Build) -> bool:
-    """True for PyTorch 1.11 and newer with CUDA 10.2, which has no wheels for Windows (pytorch/pytorch#65648)."""
-    is_of_cuda_10 = build.cuda is not None and build.cuda.major == 10
-    return build.package == "torch" and is_of_cuda_10 and Dotted(build.version).parts[:2] >= (1, 11)
 
 
 def is_answered(cause: str, case: Case) -> bool:

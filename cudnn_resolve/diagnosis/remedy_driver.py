@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, toolkit_named
-from cudnn_resolve.diagnosis.model import Case, Match, values_of
+from cudnn_resolve.diagnosis.model import Case, Match, of_symptom, values_of
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion, parsed
 
@@ -23,7 +23,7 @@ _CAPABILITIES = (
 
 def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
     """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if log or facts have one that is new enough."""
-    required = (match for match in case.matches if match.symptom.id == "context-image-requires")
+    required = of_symptom(case.matches, "context-image-requires")
     asked = next(values_of((*matches, *required), "wanted", CudaVersion), None) if cause == "driver_too_old" else None
     if cause == "ptx_too_new" and asked is None:
         is_told = any("unsupported toolchain" in match.text for match in matches)

@@ -21,7 +21,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     version_features,
 )
 from cudnn_resolve.diagnosis.logged_install import build_values, for_pip, installation
-from cudnn_resolve.diagnosis.model import Case, Finding, Match, values_of
+from cudnn_resolve.diagnosis.model import Case, Finding, Match, of_symptom, values_of
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, lists_releases, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
@@ -172,7 +172,7 @@ class RemedyFields:
             found.add("not-in-wheels")
         if self.stack.pip and not self.stack.nccl_wheels()[1:]:
             found.add("one-nccl")
-        if any(match.symptom.id == "context-cuda-conda" for match in self.case.matches):
+        if any(of_symptom(self.case.matches, "context-cuda-conda")):
             found.add("conda-cuda")
         found |= {"other-system"} if is_of_system(matches, self.case.facts) else set()
         found |= self._package_features(matches)
@@ -210,7 +210,7 @@ class RemedyFields:
         failed = next((match for match in matches[:1] if match.text.lstrip().startswith("ImportError: lib")), None)
         if failed is None or not any(missing([failed])):
             return set()
-        calls = [match for match in self.case.matches if match.symptom.id == "context-frame" and 0 < failed.line - match.line <= _NEXT]
+        calls = [match for match in of_symptom(self.case.matches, "context-frame") if 0 < failed.line - match.line <= _NEXT]
         calls = [match for match in calls if not match.fields["file"].endswith((".pyx", ".pxd", ".pxi"))]  # compiled in a package
         last = max(calls, key=lambda match: match.line, default=None)
         if last is None or not is_own(last.fields["file"]) or any(last.line < frame.line < failed.line for frame in self.case.frames):
@@ -249,7 +249,7 @@ class RemedyFields:
         is_open = self.case.facts is None and not is_other and self._is_wanted_by_extension(matches)
         holds = {
             self.done.feature: self.done.feature is not None,
-            "versions-listed": any(match.symptom.id == "pip-versions-listed" for match in self.case.matches),
+            "versions-listed": any(of_symptom(self.case.matches, "pip-versions-listed")),
             "bits-open": is_bits_open(matches, self.case),
             "file-of-extension": is_file_of_extension(matches, self.book),
             "extension-named": bool(name),

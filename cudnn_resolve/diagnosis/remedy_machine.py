@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.log_stack import compilers, cuda_of_driver, driver_of, image_of
-from cudnn_resolve.diagnosis.model import Case, Match, values_of
+from cudnn_resolve.diagnosis.model import Case, Match, of_symptom, values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.version import Capability, DriverVersion
@@ -201,7 +201,7 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     values |= _branches(matches)
     lxd = next((match.fields for match in case.matches if "instance" in match.fields), {})
     values |= {name: str(lxd[name]) for name in ("lxd", "instance") if name in lxd}
-    image = next((match.fields for match in case.matches if match.symptom.id == "container-driver-release"), {})
+    image = next((match.fields for match in of_symptom(case.matches, "container-driver-release")), {})
     values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
     values |= {name: str(match.fields[name]) for match in case.matches for name in _PLACED if name in match.fields}
     values |= _holder(case.matches)
@@ -270,9 +270,7 @@ def start_of(matches: Iterable[Match], features: Collection[str]) -> str:
     """The command that started the log's container, with the GPU; without a whole, simple one, a command for its image, or `IMAGE`."""
     # Without the feature, a container that got the GPU was a test of another one.
     every = [match for match in matches if "docker-gpus" in features or not re.search(r"--gpus\b|--runtime[ =]nvidia\b", match.text)]
-    for match in every:
-        if match.symptom.id != "context-container-start":
-            continue
+    for match in of_symptom(every, "context-container-start"):
         found = _STARTED.match(match.text) or _STARTED_IN_SIF.match(match.text)
         is_whole = not match.text.endswith("...") and ("singularity" in features or image_of([match]) != "IMAGE")
         if found is None or not is_whole or not _HARMLESS_WORDS.fullmatch(found[3]) or not _is_closed(found[3]):

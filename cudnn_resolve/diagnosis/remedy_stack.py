@@ -7,17 +7,17 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.context import build_of
+from cudnn_resolve.diagnosis.fitting_build import OLDEST_PYTHON
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
 from cudnn_resolve.diagnosis.log_stack import (
     FIRST_IN_CONDA,
-    OLDEST_PYTHON,
     cuda_majors,
     cuda_of_driver,
     driver_of,
     interpreter,
     python_line,
 )
-from cudnn_resolve.diagnosis.model import Case, Match, values_of
+from cudnn_resolve.diagnosis.model import Case, Match, of_symptom, values_of
 from cudnn_resolve.diagnosis.remedy_machine import runs_on_windows
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.facts.model import or_none
@@ -81,7 +81,7 @@ def release_values(framework: str | None, matches: Iterable[Match], book: Book) 
 
 def is_signed_by_another(matches: Sequence[Match], case: Case) -> bool:
     """True if a program that is no framework signs a message, on its line or beside it."""
-    lines = {match.line for match in case.matches if match.symptom.id == "context-other-program"}
+    lines = {match.line for match in of_symptom(case.matches, "context-other-program")}
     return any(abs(match.line - line) <= 1 for match in matches[:1] for line in lines)
 
 
@@ -227,7 +227,7 @@ class KnownStack:
 
     def _cuda_of_log(self) -> set[str]:
         """CUDA of all packages named in the log, if it is one; else the only one that its driver runs."""
-        named = {f"cu{match.fields['of']}" for match in self.case.matches if match.symptom.id == "context-cuda-major"}
+        named = {f"cu{major}" for major in values_of(of_symptom(self.case.matches, "context-cuda-major"), "of")}
         if named:
             return named if len(named) == 1 else set()
         most = [cuda.major for cuda in values_of(self.case.matches, "cuda")]

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.log_stack import known_framework
+from cudnn_resolve.diagnosis.model import Case, Match, of_symptom
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Case, Match
     from cudnn_resolve.matrix.row import RemovedName
 
 _ASKED = re.compile(
@@ -83,7 +83,7 @@ def importer_values(failed: Sequence[Match], case: Case, python: str | None) -> 
 
 def _importer(failed: Sequence[Match], case: Case) -> str | None:
     """Package whose code asked another one for a name that it does not have, unless it is a framework or a part of one."""
-    asked = next((match for match in failed[:1] if match.symptom.id in _NAMES), None)
+    asked = next(of_symptom(failed[:1], *_NAMES), None)
     calls = (frame for frame in case.frames if "-packages" in frame.text)
     near = [frame for frame in calls if asked is not None and 0 < asked.line - frame.line <= _NEXT]
     name = str(max(near, key=lambda frame: frame.line).fields.get("frame", "")) if near else ""

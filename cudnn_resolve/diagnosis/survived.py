@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import GPU_THERE
 from cudnn_resolve.diagnosis.line_origin import head, is_of_other, programs, speaker
-from cudnn_resolve.diagnosis.model import Match, Suspect
+from cudnn_resolve.diagnosis.model import Match, Suspect, values_of
 from cudnn_resolve.diagnosis.weigh import FINDING, OWN_FAULT, summary_of
 from cudnn_resolve.matrix.symptom import Cause
 
@@ -238,7 +238,7 @@ class _Aftermath:
         is_journal = is_mismatch and speaker(self.failed.text)  # else it may show a boot before the failure
         if is_journal and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
             return later[-1], "the machine has booted, and loaded the module anew"
-        holders = {match.fields["holder"] for match in suspect.every if "holder" in match.fields}
+        holders = set(values_of(suspect.every, "holder"))
         is_given = holders == {"vfio-pci"} or (not holders and "vfio-given" in self.features)
         if is_given and all("NVRM: " in match.text for match in suspect.every):
             listed = next(iter(self.later(_SEEN)), None)

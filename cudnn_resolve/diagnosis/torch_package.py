@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.log_stack import texts
-from cudnn_resolve.diagnosis.model import values_of
+from cudnn_resolve.diagnosis.model import of_symptom, values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.matrix.row import Index
@@ -29,7 +29,7 @@ _OTHER = ("xformers-other-torch", "torchvision-other-vendor")
 
 def torch_version(matches: Iterable[Match], stack: KnownStack) -> str | None:
     """Version of the installed PyTorch in the messages, else the known one."""
-    found = next(values_of((match for match in matches if match.symptom.id in _OTHER), "found"), None)
+    found = next(values_of(of_symptom(matches, *_OTHER), "found"), None)
     return str(found) if found is not None else stack.torch
 
 

@@ -83,7 +83,7 @@ def _suspects(matches: Iterable[Match]) -> Suspects:
             against[symptom.cause] = against.get(symptom.cause, 0) + symptom.weight
         else:
             speaking.setdefault(symptom.cause, []).append(match)
-    out = {}
+    out = Suspects()
     for cause, found in speaking.items():
         ordered = sorted(found, key=lambda match: (-match.symptom.weight, match.line))
         kinds = len({match.symptom.id for match in ordered})
@@ -91,18 +91,6 @@ def _suspects(matches: Iterable[Match]) -> Suspects:
         if weight > 0:
             out[cause] = Suspect(cause=cause, weight=min(weight, 100), matches=tuple(ordered))
     return out
-
-
-def strengthened(found: Suspects, cause: str, base: Suspect, more: float, summary: str, shown: Iterable[Match | None] = ()) -> Suspects:
-    """Add a cause, on the evidence of another one and a little stronger than it."""
-    before = found[cause].matches if cause in found else ()
-    matches = dict.fromkeys((*base.matches, *(match for match in shown if match), *before))
-    return found | {cause: Suspect(cause=cause, weight=min(base.weight + more, 98), matches=tuple(matches), summary=summary)}
-
-
-def superseded(found: Suspects, cause: str, base: Suspect, more: float, summary: str, shown: Iterable[Match | None] = ()) -> Suspects:
-    """The same in place of the other cause."""
-    return strengthened({name: suspect for name, suspect in found.items() if name != base.cause}, cause, base, more, summary, shown)
 
 
 def summary_of(suspect: Suspect, cause: Cause) -> str:

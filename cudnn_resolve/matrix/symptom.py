@@ -10,6 +10,13 @@ from cudnn_resolve.matrix.message import expand
 from cudnn_resolve.matrix.row import DERIVED, Row
 
 Singles = Annotated[tuple[Identifier, ...], SINGLE]
+PLACE = "context-place"
+"""Start of the names of symptoms whose fields are named like the features that they show: see `place_feature`."""
+
+
+def place_feature(field: str) -> str:
+    """Feature that a field of such a symptom shows."""
+    return field.replace("_", "-")
 
 
 class Symptom(Row, frozen=True, kw_only=True):
@@ -89,7 +96,7 @@ class Cause(Row, frozen=True, kw_only=True):
     """Framework versions that help: the installed one, any, or the installed one if another build or other libraries fix it."""
 
 
-class Help(Row, frozen=True, kw_only=True):
+class RemedyRow(Row, frozen=True, kw_only=True):
     """symptom/*.toml: remedy for a cause; table order puts the least invasive first."""
 
     identity = ("cause", "id")

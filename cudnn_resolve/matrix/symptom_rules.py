@@ -11,52 +11,44 @@ from cudnn_resolve.matrix.anchor import key_of, may_match
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
 from cudnn_resolve.matrix.row_fault import Fault, Placed
-from cudnn_resolve.matrix.symptom import Cause, Clue, Help, Symptom
+from cudnn_resolve.matrix.symptom import PLACE, Cause, Clue, RemedyRow, Symptom, place_feature
 
 DERIVED = frozenset(
     """
-    apt-offline onnx-listed module-namespace cpu-machine tf-cpu-on-windows other-framework-works gpu-newer gpu-ampere gpu-named
-    docker-or-wsl composed no-driver no-card driver-idle other-system no-cudnn-wheel driver-told driver-branch driver-of-windows
-    capability-told unnamed gpu-served gpu-untold growth-in-code module-branch arm-cpu guest memory-beyond memory-own memory-fragments
-    own-limit ptx-before-12 cuda-library not-in-wheels one-nccl python-found conda-cuda uv-project uv-pip poetry pdm torch-pair
-    extension-release torch-pair-done torch-told extension-named mmcv conda-named conda-torch extension-told other-index only-index
-    file-of-extension versions-listed old-cuda cuda-12 log-alone bare-name library-older unix old-toolkit part-of-system python-failure
-    build-failure crash gpu-told plain-failure apt-failure passed-on module-missing module-unknown package-raised import-unlocated importer
-    calls-untold python-2 build-of-cuda build-unnamed build-untold bits-open extension-other-cuda extension-cuda-open flash-attn
-    pin-of-linux no-conda toolkit-found arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
-    program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java other-linux debian
-    pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout standalone docker-build pip-old
-    apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other llama-module driver-root import-raised
-    gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch kmod-stream fabric-branch bindings importer-conda
-    r-language avx-forced image-system build-isolated extra-package darknet unpack rpm-key holder other-listed row-remap module-told
-    no-install gpu-virtual toolkit-outdated visible-none visible-mig compat-first nccl-on-path driver-cuda-8 libcuda-dir mmcv-full
-    frozen-program rust-error job-with-gpu job-without-gpu nspawn cc-not-ready persistenced-numa media-container nvml-elsewhere nixos-module
-    rpm-dkms cdi-run arch-linux module-wanted docker-snap module-left gpu-of-guest module-in-use mismatch-told operator-driver settled
-    dll-of-wheel driver-init faiss smi-broken vgpu-no-cuda in-venv mxnet-source mmcv-dir mmcv-release started-script docker-one
-    nvml-function faiss-wheel in-conda flash-sharded cuarrays docker-plugin login-node jsrun libstdcxx-conda
+    cpu-machine tf-cpu-on-windows other-framework-works gpu-newer gpu-ampere gpu-named docker-or-wsl no-driver no-card driver-idle
+    other-system no-cudnn-wheel driver-told driver-branch driver-of-windows capability-told unnamed gpu-served gpu-untold growth-in-code
+    module-branch arm-cpu guest memory-beyond memory-own memory-fragments own-limit ptx-before-12 cuda-library not-in-wheels one-nccl
+    python-found conda-cuda uv-project uv-pip poetry pdm torch-pair extension-release torch-pair-done torch-told extension-named mmcv
+    conda-named conda-torch extension-told other-index only-index file-of-extension versions-listed old-cuda cuda-12 log-alone bare-name
+    library-older unix old-toolkit part-of-system python-failure build-failure crash gpu-told plain-failure apt-failure passed-on
+    module-missing module-unknown package-raised import-unlocated importer calls-untold python-2 build-of-cuda build-unnamed build-untold
+    bits-open extension-other-cuda extension-cuda-open flash-attn pin-of-linux no-conda toolkit-found arch-asked index-known jetson-open
+    jetson-torch own-module system-known name-removed caller-known program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks
+    machine-open driver-beyond conda-python build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
+    pip-old no-build gpgkey gpgkey-legacy driver-in-container library-other import-raised gpu-turing devices-denied extension-cuda-asked
+    driver-legacy old-part-branch kmod-stream fabric-branch bindings importer-conda extra-package unpack rpm-key holder other-listed
+    module-told no-install gpu-virtual toolkit-outdated libcuda-dir nixos-module module-wanted mismatch-told settled libstdcxx-conda
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
-"""Features that the program derives from fields and facts; others come from rows with `feature`."""
+"""Features that the program derives from fields and facts; others come from rows."""
 FIELDS = frozenset(
     """
-    python targets framework wheel cudnn_wheel declared major built next away on_path wheels_on_path nccl nccl_other own_on_path
-    own_library jit_wheel jit_conda cudnn_likely cudnn_either for_found apt_toolkit preload name wanted nearest nearest_here outside
-    renamed same line index from_index packages packages_there other_index for_glibc install torch_pair extension_release gxx glibc_from
-    grep rpm repoquery only_index jit_for_ptx python_64 python_range in_file repeated_hosts extension_module arch_asked on_nvidia
-    arch_first removed_name removed_pin pin_pythons older_python instead caller cuda_build torch_asked by_name by_name_untold file_python
-    glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together newest newest_of_any
-    in_the_way keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
-    repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda extension_told
-    pip importer program distribution raiser module own_file own_at built_package image start container pod gpu_capability gpu_arch
-    driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
-    driver_wanted pyg pyg_open torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
-    nearest_major apt_library old_key gpu_cuda gpu_gencode gpu_toolkit no_build compile_it compiler suite of_suite in_build gpgkey_legacy
-    toolkit_home tensorflow_text runtime_year part_package part_branch old_part_branch bindings importer_conda owner_conda mok mok_else
-    unpack rpm_key toolkit_repo holder mm_install gpu_service java_cuda tensorrt_pin later_branch
-    importer_with conda_served last_branch with_old
+    cudnn_wheel declared next away on_path wheels_on_path nccl nccl_other own_on_path own_library jit_wheel jit_conda cudnn_likely
+    cudnn_either for_found apt_toolkit preload nearest nearest_here outside renamed same line index from_index packages_there other_index
+    for_glibc install torch_pair extension_release grep rpm repoquery only_index jit_for_ptx python_64 python_range in_file repeated_hosts
+    extension_module arch_asked on_nvidia arch_first removed_name removed_pin pin_pythons older_python instead torch_asked by_name
+    by_name_untold file_python glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together
+    newest newest_of_any in_the_way keyring switched_off old_line driver_packages the_cudnn the_cuda the_libraries to_driver tf_keras
+    for_gpu repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda extension_told pip
+    importer program raiser own_file own_at built_package image start container gpu_capability gpu_arch driver_branch driver_install
+    on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there driver_wanted pyg pyg_open
+    torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin nearest_major apt_library old_key gpu_cuda
+    gpu_gencode gpu_toolkit no_build compile_it compiler of_suite in_build gpgkey_legacy toolkit_home tensorflow_text part_branch
+    old_part_branch bindings importer_conda owner_conda mok mok_else unpack rpm_key toolkit_repo mm_install gpu_service tensorrt_pin
+    later_branch importer_with conda_served last_branch with_old
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
-"""Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""
+"""Fields of remedies that only the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""
 _NO_REMEDY = frozenset({"harmless"})
 
 
@@ -99,14 +91,14 @@ def lines_chosen(book: Book) -> Iterator[Fault]:
 def causes_known(book: Book) -> Iterator[Fault]:
     """Every cause that a row names is a [[cause]], and every cause has a remedy."""
     known = book.causes()
-    helped = {remedy.cause for remedy in book.rows(Help)}
+    helped = {remedy.cause for remedy in book.rows(RemedyRow)}
     for placed in book.placed(Symptom):
         symptom = placed.row
         if symptom.cause is not None and symptom.cause not in known:
             yield placed.fault("cause", f"{symptom.cause} is not a [[cause]]")
         if symptom.cause is None and symptom.role not in ("context", "harmless"):
             yield placed.fault("cause", f"is missing: role {symptom.role} needs one")
-    for placed_remedy in book.placed(Help):
+    for placed_remedy in book.placed(RemedyRow):
         remedy = placed_remedy.row
         for name in {remedy.cause, *remedy.also} - known.keys():
             yield placed_remedy.fault("cause", f"{name} is not a [[cause]]")
@@ -123,7 +115,7 @@ def sentences_filled(book: Book) -> Iterator[Fault]:
     """The fields in a summary and in comparisons are fields of the patterns."""
     for placed in book.placed(Symptom):
         row = placed.row
-        fields = {name for pattern in row.pattern for name in (*fields_of(pattern), *re.compile(expand(pattern)).groupindex)}
+        fields = {*_fields(row), *(name for pattern in row.pattern for name in fields_of(pattern))}
         for _, name, _, _ in Formatter().parse(row.summary or ""):
             if name is not None and name not in fields:
                 yield placed.fault("summary", f"{{{name}}} is not a field of the patterns")
@@ -133,11 +125,17 @@ def sentences_filled(book: Book) -> Iterator[Fault]:
                 yield placed.fault("when", f"{words[0]} is not a field of the patterns")
 
 
+def _fields(row: Symptom) -> Iterator[str]:
+    """Fields that the patterns of a row give."""
+    return (name for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex)
+
+
 def features_known(book: Book) -> Iterator[Fault]:
     """Features in `needs` and `unless` come from another row or from the program."""
     clues = {value for row in book.rows(Clue) if row.tells in ("feature", "error_kind") for value in row.values.values()}
-    known = {row.feature for row in book.symptoms() if row.feature} | clues | DERIVED
-    rows: Iterator[Placed[Symptom] | Placed[Help]] = chain(book.placed(Symptom), book.placed(Help))
+    places = {place_feature(name) for row in book.symptoms() if row.id.startswith(PLACE) for name in _fields(row)}
+    known = {row.feature for row in book.symptoms() if row.feature} | clues | places | DERIVED
+    rows: Iterator[Placed[Symptom] | Placed[RemedyRow]] = chain(book.placed(Symptom), book.placed(RemedyRow))
     for placed in rows:
         row = placed.row
         for feature in (*row.needs, *row.unless):
@@ -148,8 +146,8 @@ def features_known(book: Book) -> Iterator[Fault]:
 def remedies_filled(book: Book) -> Iterator[Fault]:
     """The fields in a remedy come from the program or a pattern; a remedy with another field would never be shown."""
     known = FIELDS | {row.tells for row in book.rows(Clue)}
-    known |= {name for row in book.symptoms() for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
-    for placed in book.placed(Help):
+    known |= {name for row in book.symptoms() for name in _fields(row)}
+    for placed in book.placed(RemedyRow):
         row = placed.row
         for column in ("text", "command"):
             try:

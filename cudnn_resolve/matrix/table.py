@@ -41,7 +41,7 @@ TABLES: dict[str, Arrays] = {
     "index": {"index": row.Index},
     "framework/*": {"build": row.Build, "bound": row.Bound, "release": row.ExtraRelease},
     "wheel/*": {"metadata": row.Metadata, "files": row.WheelFiles, "release": row.WheelRelease},
-    "symptom/*": {"symptom": symptom.Symptom, "cause": symptom.Cause, "remedy": symptom.Help, "clue": symptom.Clue},
+    "symptom/*": {"symptom": symptom.Symptom, "cause": symptom.Cause, "remedy": symptom.RemedyRow, "clue": symptom.Clue},
     "evidence/*": {"wheel": WheelEvidence},
     "measured/*": {"build": MeasuredBuild},
 }

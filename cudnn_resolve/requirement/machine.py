@@ -14,6 +14,9 @@ from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
 
+_FIRST_BRANCH = 100
+"""Drivers have at least this number, except for those that are numbered like their JetPack's Linux."""
+
 
 class MachineGpu(Struct, frozen=True, kw_only=True):
     """One GPU."""
@@ -161,9 +164,10 @@ def has_tegra(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
     return any(row.tegra for row in architectures(gpus, book))
 
 
-def has_own_driver(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
-    """True for a Jetson before Thor, whose driver comes with its JetPack and is numbered on its own."""
-    return any(row.tegra and row.server_arm is None for row in architectures(gpus, book))
+def has_own_driver(machine: Machine, book: Book) -> bool:
+    """True for a Jetson before Thor, whose driver comes with its JetPack and is numbered on its own, 35.4.1."""
+    is_of_jetpack = machine.driver is not None and machine.driver.major < _FIRST_BRANCH and machine.arch == "aarch64"
+    return is_of_jetpack or any(row.tegra and row.server_arm is None for row in architectures(machine.gpus, book))
 
 
 def _visible_gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:

@@ -79,7 +79,7 @@ def judge(
     if found is None:
         found = _PackageSet(book, without_driver, live=live, partial=partial)
         cached[:] = [*cached[1 - _CACHED_SETS :], found]
-    if has_own_driver(machine.gpus, book):
+    if has_own_driver(machine, book):
         machine = replace(machine, driver=None)
     return found.judgement(FactCandidates(machine, OpenRequest(targets=())).by_key[DRIVER])
 

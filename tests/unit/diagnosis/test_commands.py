@@ -10,7 +10,7 @@ import pytest
 
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.diagnosis.model import Diagnosis
-from cudnn_resolve.matrix.symptom import Help
+from cudnn_resolve.matrix.symptom import RemedyRow
 from cudnn_resolve.requirement.target import parse_limit, parse_target
 from tests.written_logs import Case, book, broken, judged, written
 
@@ -57,5 +57,5 @@ def test_the_toolkit_of_a_message_is_its_version() -> None:
 
 
 def test_no_framework_is_raised_without_its_build() -> None:
-    every = [(row.command or "").replace("jax-cuda12-", "").replace("jax[cuda13]", "") for row in book().rows(Help)]
+    every = [(row.command or "").replace("jax-cuda12-", "").replace("jax[cuda13]", "") for row in book().rows(RemedyRow)]
     assert not [one for one in every if "pip install -U" in one and any(name in one for name in ("torch", "tensorflow", "jax", "paddle"))]

@@ -177,6 +177,19 @@ def test_builds_that_the_tables_do_not_know_are_not_held_against_them(pip: dict[
     assert not [(one.cause, one.summary) for one in findings(pip, **facts) if one.severity == "error"]
 
 
+@pytest.mark.parametrize("gpu", [{"name": "Orin"}, {"name": "Orin", "hidden": True}, {"name": "a GPU that the tables lack"}])
+def test_a_jetson_whose_gpu_is_not_seen_is_known_by_the_number_of_its_driver(gpu: dict[str, Any]) -> None:
+    there = {"platform": {"system": "linux", "arch": "aarch64"}, "driver": {"version": "35.4.1"}, "gpus": [gpu]}
+    torch = {"name": "torch", "version": "2.5.0a0+872d972e41.nv24.8", "cuda_built": "12.6", "cudnn_built": "9.3.0"}
+    assert "driver_too_old" not in {cause for _, cause in told({"torch": torch["version"]}, **there, frameworks=[torch])}
+
+
+@pytest.mark.parametrize("name", ["NVIDIA Thor", "Jetson AGX Thor"])
+def test_thor_has_the_drivers_of_servers_whatever_its_name(name: str) -> None:
+    thor = {"platform": {"system": "linux", "arch": "aarch64"}, "gpus": [{"name": name}], "driver": {"version": "580.65.06"}}
+    assert ("info", "driver_too_old") in told({"torch": "2.15.0+cu132"}, **thor)
+
+
 def test_libraries_of_another_major_in_the_linker_cache_serve_nobody() -> None:
     there = {
         **NO_CUDA,
