@@ -221,6 +221,21 @@ def test_what_a_row_of_an_overlay_calls_cuda_is_not_that_of_the_driver(
     assert "nvidia-cudnn-cu12" in answers[0][1]
 
 
+@pytest.mark.parametrize("field", ["versions", "mm_range"])
+def test_a_field_of_an_overlay_may_be_of_another_kind_than_that_of_the_tables(
+    field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "over/symptom").mkdir(parents=True)
+    row = f'id = "odd"\npattern = ["odd {{requirement:requirement}} {{{field}:cuda}}"]\nanchor = ["odd nv"]\nrole = "proves"\n'
+    row += 'cause = "pip_pin_unavailable"\nweight = 90\nsample = ["odd nvidia-cudnn-cu12==9.9 9.1"]\n'
+    (tmp_path / "over/symptom/python.toml").write_text(f'origin = "authored"\n[[symptom]]\n{row}')
+    (tmp_path / "x.log").write_text("odd nvidia-cudnn-cu12==9.9 9.1\n")
+
+    code = main(["doctor", str(tmp_path / "x.log"), "--no-facts", "--matrix", str(tmp_path / "over")])
+
+    assert (code, "pip_pin_unavailable" in capsys.readouterr().out) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("log", "command"),
     [
