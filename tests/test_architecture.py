@@ -289,7 +289,12 @@ def size(source: Source) -> Iterator[str]:
         yield f"{lines} lines, more than {MODULE_LINES}"
 
 
-RULES: tuple[Callable[[Source], Iterator[str]], ...] = (order, effects, specialists, dependencies, payloads, docstrings, size)
+def headings(source: Source) -> Iterator[str]:
+    """The heading of a section has something below it."""
+    yield from (f"nothing is below {found[1]!r}" for found in re.finditer(r"(?m)^# -+ (.*?)(?: -+)?\n\s*(?=# -+ |\Z)", source.text))
+
+
+RULES: tuple[Callable[[Source], Iterator[str]], ...] = (order, effects, specialists, dependencies, payloads, docstrings, size, headings)
 SOURCES = sorted(path for path in (ROOT / PACKAGE).rglob("*.py") if "ansible_collections" not in path.parts)
 """A collection of Ansible has rules of its own: `ansible-test` and tests/fleet."""
 
@@ -390,6 +395,7 @@ def test_a_circle_is_found() -> None:
         (docstrings, "planning.order", "'''Doc.'''\nclass A:\n  '''Doc.'''\n  def f(self): pass", "line 4: f has no docstring"),
         (docstrings, "planning.order", "", "the module has no docstring"),
         (size, "planning.order", "\n" * (MODULE_LINES + 1), "501 lines"),
+        (headings, "planning.order", "# --- a ---\nx = 1\n\n# --- b ---\n", "nothing is below 'b'"),
     ],
 )
 def test_rule_sees(rule: Callable[[Source], Iterator[str]], name: str, text: str, fault: str) -> None:

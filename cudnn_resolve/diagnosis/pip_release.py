@@ -125,7 +125,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     is_listed = lists_releases(matches)
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
     another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # a release without a known build for that CUDA
-    is_bare = wanted.name.startswith(_OF_NVIDIA) and any(map(_PLACEHOLDERS.fullmatch, values_of(matches, "versions")))
+    is_bare = wanted.name.startswith(_OF_NVIDIA) and any(map(_PLACEHOLDERS.fullmatch, values_of(matches, "versions", str)))
     values |= {"on_nvidia": values["wanted"]} if is_bare else {}
     if nearest is not None and nearest != wanted.version and not another and not is_bare:
         pin = "tensorflow" if wanted.name == _ALIAS and within(_SINCE, nearest) else shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
@@ -314,7 +314,7 @@ def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None
 def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> list[str]:
     """Releases that the index has for this Python: as listed in the message, else known to the matrix within its limits."""
     for match in matches:
-        if "versions" in match.fields:
+        if lists_releases((match,)):
             return listed_in(match)
     if own is None and not wanted.is_pin:
         return []
@@ -326,7 +326,7 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
 
 def lists_releases(matches: Iterable[Match]) -> bool:
     """True if pip lists the releases that it knows."""
-    return any("versions" in match.fields for match in matches)
+    return any(True for _ in values_of(matches, "versions", str))
 
 
 def listed_in(match: Match) -> list[str]:
@@ -338,7 +338,7 @@ def listed_in(match: Match) -> list[str]:
 
 def has_only_stubs(matches: Iterable[Match]) -> bool:
     """True if pip lists releases, none of which has content."""
-    return any("versions" in match.fields and not listed_in(match) for match in matches)
+    return any(lists_releases((match,)) and not listed_in(match) for match in matches)
 
 
 def shown(lines: Sequence[PythonLine]) -> str:

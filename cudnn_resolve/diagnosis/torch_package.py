@@ -110,7 +110,7 @@ def extension_values(name: str, torch: str | None, stack: KnownStack) -> dict[st
     found = {"extension_release": release} | _pyg_values(name, torch, stack)
     if name and found.keys() == {"extension_release"}:
         found["torchtext_pairs" if name == "torchtext" and release is None else "extension_told"] = shlex.quote(name)
-    asked = next(values_of(stack.case.matches, "mm_range"), None)
+    asked = next(values_of(stack.case.matches, "mm_range", str), None)
     found["mm_install"] = _mm_command(asked, stack.python) if asked is not None else None
     found["torch_pair"] = pair_command(torch, stack)
     return {field: value for field, value in found.items() if value is not None}

@@ -212,6 +212,3 @@ def _about(group: Group) -> Iterator[tuple[str, str]]:
     if machine.glibc is not None:
         yield "glibc", f"{machine.glibc[0]}.{machine.glibc[1]}"
     yield "platform", " ".join(filter(None, (machine.os, machine.arch)))
-
-
-# ---- differences

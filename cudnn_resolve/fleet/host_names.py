@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 _NUMBER = re.compile(r"(\d+)")
-
-
 _LAST_NUMBER = re.compile(r"(.*?)(\d{1,18})(\D*)")
 
 

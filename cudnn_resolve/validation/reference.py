@@ -172,6 +172,3 @@ def _lstm_step(
     candidate = [math.tanh(value) for value in gates[2]]
     new_cell = [forget_gate[unit] * cell[unit] + input_gate[unit] * candidate[unit] for unit in range(width)]
     return [output_gate[unit] * math.tanh(new_cell[unit]) for unit in range(width)], new_cell
-
-
-# --- tolerances ---

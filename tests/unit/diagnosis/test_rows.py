@@ -201,6 +201,41 @@ def test_a_row_of_an_overlay_that_names_no_cause_is_refused(tmp_path: Path, caps
     assert (code, "unknown cause 'nowhere_said'" in said, "matrix check" in said) == (2, True, True), said
 
 
+@pytest.mark.parametrize(("kind", "cuda"), [("word", "11x"), ("cuda", "11.8")])
+def test_what_a_row_of_an_overlay_calls_cuda_is_not_that_of_the_driver(
+    kind: str, cuda: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "over/symptom").mkdir(parents=True)
+    row = f'id = "odd"\npattern = ["odd needs CUDA {{cuda:{kind}}}"]\nanchor = ["odd needs cuda"]\nrole = "context"\nfeature = "odd"\n'
+    (tmp_path / "over/symptom/context.toml").write_text(f'origin = "authored"\n[[symptom]]\n{row}sample = ["odd needs CUDA {cuda}"]\n')
+    lines = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory\n"
+    words = ["doctor", str(tmp_path / "x.log"), "--no-facts", "--matrix", str(tmp_path / "over")]
+
+    answers = []
+    for first in ("nothing odd", f"odd needs CUDA {cuda}"):
+        (tmp_path / "x.log").write_text(f"{first}\n{lines}")
+        code = main(words)
+        answers.append((code, capsys.readouterr().out))
+
+    assert answers[0] == answers[1]
+    assert "nvidia-cudnn-cu12" in answers[0][1]
+
+
+@pytest.mark.parametrize("field", ["versions", "mm_range"])
+def test_a_field_of_an_overlay_may_be_of_another_kind_than_that_of_the_tables(
+    field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "over/symptom").mkdir(parents=True)
+    row = f'id = "odd"\npattern = ["odd {{requirement:requirement}} {{{field}:cuda}}"]\nanchor = ["odd nv"]\nrole = "proves"\n'
+    row += 'cause = "pip_pin_unavailable"\nweight = 90\nsample = ["odd nvidia-cudnn-cu12==9.9 9.1"]\n'
+    (tmp_path / "over/symptom/python.toml").write_text(f'origin = "authored"\n[[symptom]]\n{row}')
+    (tmp_path / "x.log").write_text("odd nvidia-cudnn-cu12==9.9 9.1\n")
+
+    code = main(["doctor", str(tmp_path / "x.log"), "--no-facts", "--matrix", str(tmp_path / "over")])
+
+    assert (code, "pip_pin_unavailable" in capsys.readouterr().out) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("log", "command"),
     [
