@@ -31,8 +31,8 @@ from cudnn_resolve.operations.question import gather_book, gather_question
 from cudnn_resolve.operations.verdict import machine_name
 from cudnn_resolve.requirement.machine import architectures, machine_of
 from cudnn_resolve.resolution.model import Resolution
-from cudnn_resolve.resolution.other_driver import first_that_works
 from cudnn_resolve.resolution.proposal import result
+from cudnn_resolve.resolution.relaxation_driver import first_that_works
 from cudnn_resolve.resolution.resolve import resolved
 from cudnn_resolve.version import DriverVersion
 

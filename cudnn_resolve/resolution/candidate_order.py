@@ -55,3 +55,15 @@ class CudaOrder(NamedTuple):
     is_not_installed: bool
     is_beyond_driver: bool
     line: tuple[int, int]
+
+
+class CudnnOrder(NamedTuple):
+    """Sort key of a cuDNN, most important criterion first; smaller is better."""
+
+    channel: int
+    is_not_in_folder: bool
+    """Not the one in the folder for a second cuDNN."""
+    version: tuple[int, ...]
+    """Newest first."""
+    cuda: int
+    """Newest first."""

@@ -13,7 +13,6 @@ from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine, Target
 from cudnn_resolve.requirement.target import accepted_builds, is_exact, packages_of
 from cudnn_resolve.resolution.causes import clash_causes, missing_release_causes, yanked_text
-from cudnn_resolve.resolution.changed_request import Trials
 from cudnn_resolve.resolution.condition import Condition, Subject, conditions
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import disjoint_targets, solve_families
@@ -21,6 +20,7 @@ from cudnn_resolve.resolution.key import ARCH, UPLOAD_LIMIT, InstalledKey
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.open_request import OpenRequest, open_request, plain_request
 from cudnn_resolve.resolution.relaxation import contradicts, is_cpu_only, relaxations
+from cudnn_resolve.resolution.relaxation_trials import Trials
 from cudnn_resolve.resolution.release import row_version
 from cudnn_resolve.resolution.strategies import on_each_python
 from cudnn_resolve.resolution.universe import Universe

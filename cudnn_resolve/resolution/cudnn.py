@@ -8,6 +8,7 @@ from functools import cache
 from cudnn_resolve.matrix.row import CudnnBuild
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, Kind, Need, PipCandidate
+from cudnn_resolve.resolution.candidate_order import CudnnOrder
 from cudnn_resolve.resolution.channel import (
     allowed_channels,
     enclosing_framework,
@@ -91,10 +92,14 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         rank = {channel: number for number, channel in enumerate(allowed_channels(self.context))}
         in_folder = folder_versions(self.context) if key.in_folder else ()
 
-        def order(candidate: CudnnCandidate) -> tuple[int, ...]:
-            is_in_folder = any(candidate.version.startswith(version) for version in in_folder)
+        def order(candidate: CudnnCandidate) -> CudnnOrder:
             parts = (*candidate.build.version.parts, 0, 0, 0)[:4]
-            return rank.get(candidate.channel, 9), not is_in_folder, *(-part for part in parts), -candidate.build.cuda_major
+            return CudnnOrder(
+                channel=rank.get(candidate.channel, 9),
+                is_not_in_folder=not any(candidate.version.startswith(version) for version in in_folder),
+                version=tuple(-part for part in parts),
+                cuda=-candidate.build.cuda_major,
+            )
 
         return sorted(self.candidates(key, needs), key=order)
 

@@ -14,14 +14,14 @@ from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, Target
 from cudnn_resolve.requirement.target import accepted_builds
 from cudnn_resolve.resolution.assemble import versions_after
-from cudnn_resolve.resolution.changed_request import Trials
 from cudnn_resolve.resolution.condition import without_line, without_target
 from cudnn_resolve.resolution.installed import has_other_cuda
 from cudnn_resolve.resolution.key import GLIBC, PYTHON, UPLOAD_LIMIT, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
 from cudnn_resolve.resolution.open_request import Budget, OpenRequest
-from cudnn_resolve.resolution.other_driver import other_drivers
 from cudnn_resolve.resolution.proposal import OPTIONS, command, new_environment, result
+from cudnn_resolve.resolution.relaxation_driver import other_drivers
+from cudnn_resolve.resolution.relaxation_trials import Trials
 from cudnn_resolve.resolution.release import parse_version, row_version
 from cudnn_resolve.resolution.strategies import PYTHONS
 

@@ -11,7 +11,7 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution import relaxation, strategies
 from cudnn_resolve.resolution.model import Conflict, Failure, Resolution
 from cudnn_resolve.resolution.open_request import Budget, open_request
-from cudnn_resolve.resolution.other_driver import first_that_works
+from cudnn_resolve.resolution.relaxation_driver import first_that_works
 from cudnn_resolve.resolution.resolve import resolve
 from cudnn_resolve.version import DriverVersion
 from tests.fake_source import Published, index_of

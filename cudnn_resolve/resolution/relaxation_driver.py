@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from cudnn_resolve.requirement.machine import architectures, forward_rows
-from cudnn_resolve.resolution.changed_request import Trials
 from cudnn_resolve.resolution.key import DRIVER
 from cudnn_resolve.resolution.model import Relaxation, Resolution
 from cudnn_resolve.resolution.proposal import command, result
+from cudnn_resolve.resolution.relaxation_trials import Trials
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
