@@ -13,7 +13,7 @@ from cudnn_resolve.diagnosis.specifier import is_version
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Loader, Toolkit, WouldLoad, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.requirement.machine import has_own_driver, machine_of
+from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.fault import JudgedFramework
 from cudnn_resolve.resolution.release import build_requires
@@ -43,7 +43,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
     @property
     def has_own_driver(self) -> bool:
         """True for a Jetson before Thor, which has drivers and builds of its own."""
-        return has_own_driver(machine_of(self.facts, self.book), self.book)
+        return machine_of(self.facts, self.book).has_own_driver
 
 
 Checks = tuple[Callable[[Inspection], Iterator[Finding]], ...]

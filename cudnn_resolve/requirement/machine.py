@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, InstalledFramework, Toolkit, or_none
+from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, Gpu, InstalledFramework, Toolkit, or_none
 from cudnn_resolve.matrix.row import Architecture, Forward
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
@@ -65,6 +65,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     """CUDA frameworks installed on a Jetson: they may be builds for its JetPack even without a local version."""
     seen: tuple[InstalledFramework, ...] = ()
     """Installed frameworks whose files were inspected."""
+    has_own_driver: bool = False
+    """True for a Jetson before Thor, even if its GPU is hidden: its driver comes with its JetPack and has numbers of its own, 35.4.1."""
 
     @property
     def platform(self) -> str:
@@ -98,7 +100,8 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         driver = book.toolkit_driver(native)
     if driver is not None and native is None:
         native = book.native_cuda(driver)
-    gpus = _visible_gpus(facts, book)
+    every = or_none(facts.gpus) or ()
+    gpus = _known_gpus((gpu for gpu in every if not gpu.hidden), book)
     is_jetson = has_tegra(gpus, book)
     compat = _installed_compat(facts, book, driver, native, gpus) if driver is not None else None
     platform = facts.platform
@@ -123,6 +126,7 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         compat=compat,
         of_jetpack=frozenset(found.name for found in or_none(facts.frameworks) or () if found.cuda_built and is_jetson),
         seen=or_none(facts.frameworks) or (),
+        has_own_driver=_has_own_driver(driver, platform.arch, _known_gpus(every, book), book),
     )
 
 
@@ -164,26 +168,24 @@ def has_tegra(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
     return any(row.tegra for row in architectures(gpus, book))
 
 
-def has_own_driver(machine: Machine, book: Book) -> bool:
-    """True for a Jetson before Thor, whose driver comes with its JetPack and is numbered on its own, 35.4.1."""
-    is_of_jetpack = machine.driver is not None and machine.driver.major < _FIRST_BRANCH and machine.arch == "aarch64"
-    return is_of_jetpack or any(row.tegra and row.server_arm is None for row in architectures(machine.gpus, book))
+def _has_own_driver(driver: DriverVersion | None, arch: str | None, gpus: tuple[MachineGpu, ...], book: Book) -> bool:
+    """True for a driver or a GPU, visible or not, of a Jetson before Thor."""
+    is_of_jetpack = driver is not None and driver.major < _FIRST_BRANCH and arch == "aarch64"
+    return is_of_jetpack or any(row.tegra and row.server_arm is None for row in architectures(gpus, book))
 
 
-def _visible_gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:
-    """GPUs visible to programs; identical ones are listed once, because they have the same requirements."""
-    gpus: dict[MachineGpu, None] = {}
-    for gpu in or_none(facts.gpus) or ():
-        if gpu.hidden:
-            continue
+def _known_gpus(gpus: Iterable[Gpu], book: Book) -> tuple[MachineGpu, ...]:
+    """GPUs with what the matrix has of them; identical ones are listed once, because they have the same requirements."""
+    known: dict[MachineGpu, None] = {}
+    for gpu in gpus:
         card = book.card(gpu.name) if gpu.name else None
         capability = Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
         if capability is None and card is not None:
             capability = card.capability
         name = gpu.name or (capability.sm if capability else "GPU")
         label = f"{name} (compute capability {capability})" if capability else name
-        gpus[MachineGpu(label=label, capability=capability, kind=card.kind if card else None)] = None
-    return tuple(gpus)
+        known[MachineGpu(label=label, capability=capability, kind=card.kind if card else None)] = None
+    return tuple(known)
 
 
 def _major_minor(text: str | None) -> tuple[int, int] | None:

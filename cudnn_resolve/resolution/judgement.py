@@ -15,7 +15,7 @@ from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.requirement.machine import Machine, has_own_driver
+from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.resolution.build import libraries_of
 from cudnn_resolve.resolution.candidate import Candidate, LibrariesCandidate, Need, PipCandidate
 from cudnn_resolve.resolution.channel import (
@@ -79,7 +79,7 @@ def judge(
     if found is None:
         found = _PackageSet(book, without_driver, live=live, partial=partial)
         cached[:] = [*cached[1 - _CACHED_SETS :], found]
-    if has_own_driver(machine, book):
+    if machine.has_own_driver:
         machine = replace(machine, driver=None)
     return found.judgement(FactCandidates(machine, OpenRequest(targets=())).by_key[DRIVER])
 

@@ -184,6 +184,13 @@ def test_a_jetson_whose_gpu_is_not_seen_is_known_by_the_number_of_its_driver(gpu
     assert "driver_too_old" not in {cause for _, cause in told({"torch": torch["version"]}, **there, frameworks=[torch])}
 
 
+@pytest.mark.parametrize("gpu", [{"name": "Orin"}, {"name": "Orin", "hidden": True}, {"compute_capability": "8.7", "hidden": True}])
+def test_a_jetson_whose_driver_is_numbered_like_others_is_known_by_its_gpu_even_if_it_is_hidden(gpu: dict[str, Any]) -> None:
+    there = {"platform": {"system": "linux", "arch": "aarch64"}, "driver": {"version": "540.4.0"}, "gpus": [gpu]}  # of JetPack 6
+    for torch in ("2.7.0", "2.15.0+cu132"):
+        assert "driver_too_old" not in {cause for _, cause in told({"torch": torch}, **there)}
+
+
 @pytest.mark.parametrize("name", ["NVIDIA Thor", "Jetson AGX Thor"])
 def test_thor_has_the_drivers_of_servers_whatever_its_name(name: str) -> None:
     thor = {"platform": {"system": "linux", "arch": "aarch64"}, "gpus": [{"name": name}], "driver": {"version": "580.65.06"}}
