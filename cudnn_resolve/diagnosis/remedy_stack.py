@@ -230,8 +230,7 @@ class KnownStack:
         named = {f"cu{major}" for major in values_of(of_symptom(self.case.matches, "context-cuda-major"), "of")}
         if named:
             return named if len(named) == 1 else set()
-        tables = (match for match in self.case.matches if match.symptom.id == "context-smi-table")
-        most = [cuda.major for cuda in values_of(tables, "cuda")]
+        most = [cuda.major for cuda in values_of(of_symptom(self.case.matches, "context-smi-table"), "cuda", CudaVersion)]
         return {"cu11"} if most and min(most) == 11 else set()
 
     def _cuda_of_machine(self) -> set[str]:

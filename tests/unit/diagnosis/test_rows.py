@@ -201,12 +201,12 @@ def test_a_row_of_an_overlay_that_names_no_cause_is_refused(tmp_path: Path, caps
     assert (code, "unknown cause 'nowhere_said'" in said, "matrix check" in said) == (2, True, True), said
 
 
-@pytest.mark.parametrize(("kind", "cuda"), [("word", "11x"), ("cuda", "11.8")])
+@pytest.mark.parametrize(("name", "kind", "cuda"), [("odd", "word", "11x"), ("odd", "cuda", "11.8"), ("context-smi-table", "word", "11.8")])
 def test_what_a_row_of_an_overlay_calls_cuda_is_not_that_of_the_driver(
-    kind: str, cuda: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, kind: str, cuda: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "over/symptom").mkdir(parents=True)
-    row = f'id = "odd"\npattern = ["odd needs CUDA {{cuda:{kind}}}"]\nanchor = ["odd needs cuda"]\nrole = "context"\nfeature = "odd"\n'
+    row = f'id = "{name}"\npattern = ["odd needs CUDA {{cuda:{kind}}}"]\nanchor = ["odd needs cuda"]\nrole = "context"\nfeature = "odd"\n'
     (tmp_path / "over/symptom/context.toml").write_text(f'origin = "authored"\n[[symptom]]\n{row}sample = ["odd needs CUDA {cuda}"]\n')
     lines = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory\n"
     words = ["doctor", str(tmp_path / "x.log"), "--no-facts", "--matrix", str(tmp_path / "over")]
