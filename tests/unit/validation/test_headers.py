@@ -184,8 +184,6 @@ def test_every_function_of_the_driver_takes_what_it_is_given(wheel: tuple[str, s
         "MULTIPROCESSOR_COUNT": payload_card.ATTRIBUTES["multiprocessors"],
         "CLOCK_RATE": payload_card.ATTRIBUTES["clock_khz"],
         "COMPUTE_MODE": payload_card.ATTRIBUTES["mode"],
-        "COMPUTE_CAPABILITY_MAJOR": payload_card.ATTRIBUTES["major"],
-        "COMPUTE_CAPABILITY_MINOR": payload_card.ATTRIBUTES["minor"],
     }
     assert {name: told.number(f"CU_DEVICE_ATTRIBUTE_{name}") for name in attributes} == attributes
     assert told.number("CU_COMPUTEMODE_EXCLUSIVE_PROCESS") in EXCLUSIVE
