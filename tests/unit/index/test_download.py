@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.download import Downloads
+from cudnn_resolve.index.session import IndexSession
 from cudnn_resolve.requirement.source import File
 from tests.index_server import Asked, Fault, IndexServer, Reply, body, cut, status
 
@@ -34,13 +36,19 @@ def file(index: IndexServer, client: IndexClient) -> File:
     return listing.offers[0].files[0]
 
 
+@pytest.fixture
+def downloads(index: IndexServer) -> Iterator[Downloads]:
+    """Downloads of `apply`, which resume where an earlier run broke off."""
+    with closing(IndexSession(index.settings())) as session:
+        yield Downloads(session)
+
+
 def served(index: IndexServer) -> bytes:
     return index.files["demo"]["demo-1.0-py3-none-any.whl"].body
 
 
-def test_a_file_comes_whole_and_is_told_of(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+def test_a_file_comes_whole_and_is_told_of(index: IndexServer, downloads: Downloads, file: File, tmp_path: Path) -> None:
     told: list[int] = []
-    downloads = Downloads(client._session())  # noqa: SLF001 - as `apply` makes them
     path = downloads.fetch(file, str(tmp_path / "new" / "folder"), told.append)
     assert Path(path).read_bytes() == served(index)
     assert os.listdir(tmp_path / "new" / "folder") == ["demo-1.0-py3-none-any.whl"]
@@ -85,18 +93,16 @@ def test_a_file_that_changes_meanwhile_comes_whole(index: IndexServer, client: I
     assert Path(first).read_bytes() == made
 
 
-def broken_off(client: IndexClient, index: IndexServer, file: File, folder: Path) -> Downloads:
-    downloads = Downloads(client._session())  # noqa: SLF001 - as `apply` makes them
+def break_off(downloads: Downloads, index: IndexServer, file: File, folder: Path) -> None:
     index.fail("/files/", cut(100_000), times=1)
     index.fail("/files/", cut(0), times=3)
     with pytest.raises(IndexUnavailableError):
         downloads.fetch(file, str(folder), resume=True)
     index.heal()
-    return downloads
 
 
-def test_the_next_run_goes_on_where_one_broke_off(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
-    downloads = broken_off(client, index, file, tmp_path)
+def test_the_next_run_goes_on_where_one_broke_off(index: IndexServer, downloads: Downloads, file: File, tmp_path: Path) -> None:
+    break_off(downloads, index, file, tmp_path)
     (part,) = [name for name in os.listdir(tmp_path) if name.endswith(".part")]
     there = (tmp_path / part).stat().st_size
     assert there > 0
@@ -122,10 +128,10 @@ def name_edition(monkeypatch: pytest.MonkeyPatch, header: str, edition: str, *, 
 
 @pytest.mark.parametrize("named", [("ETag", '"a1"'), ("Last-Modified", "Sat, 21 Nov 2020 10:00:00 GMT")])
 def test_the_next_run_asks_for_the_rest_of_the_same_edition(
-    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, str]
+    index: IndexServer, downloads: Downloads, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, str]
 ) -> None:
     name_edition(monkeypatch, *named)
-    downloads = broken_off(client, index, file, tmp_path / "to")
+    break_off(downloads, index, file, tmp_path / "to")
     (left,) = (tmp_path / "to").glob(".*.part")
     size = left.stat().st_size
 
@@ -139,10 +145,10 @@ def test_the_next_run_asks_for_the_rest_of_the_same_edition(
 
 @pytest.mark.parametrize("heeds", ["heeds", ""])
 def test_a_file_that_changed_between_two_runs_comes_whole(
-    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heeds: str
+    index: IndexServer, downloads: Downloads, file: File, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heeds: str
 ) -> None:
     name_edition(monkeypatch, "ETag", '"new"', heeds=bool(heeds))
-    downloads = broken_off(client, index, file, tmp_path / "to")
+    break_off(downloads, index, file, tmp_path / "to")
     (left,) = (tmp_path / "to").glob(".*.part")
     left.write_bytes(b"x" * left.stat().st_size)
     Path(f"{left}.from").write_text('"old"')
@@ -157,9 +163,9 @@ def test_a_file_that_changed_between_two_runs_comes_whole(
 
 @pytest.mark.parametrize("said", ["x\r\nX-More: 1", 'W/"weak"', '"' + "x" * 5000 + '"', "\0", "é"])
 def test_what_stands_beside_a_part_is_no_way_into_a_request(
-    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, said: str
+    index: IndexServer, downloads: Downloads, file: File, tmp_path: Path, said: str
 ) -> None:
-    downloads = broken_off(client, index, file, tmp_path)
+    break_off(downloads, index, file, tmp_path)
     (tmp_path / f".{file.filename}.part.from").write_text(said, encoding="utf-8")
 
     path = downloads.fetch(file, str(tmp_path), resume=True)
@@ -170,22 +176,22 @@ def test_what_stands_beside_a_part_is_no_way_into_a_request(
 
 @pytest.mark.parametrize("left", ["other", "longer", "whole"])
 def test_what_an_earlier_run_left_is_judged_by_the_hash(
-    index: IndexServer, client: IndexClient, file: File, tmp_path: Path, left: str
+    index: IndexServer, downloads: Downloads, file: File, tmp_path: Path, left: str
 ) -> None:
     body_ = served(index)
     part = tmp_path / f".{file.filename}.part"
     part.write_bytes({"other": b"x" * 1000, "longer": body_ + b"x", "whole": body_}[left])
     asked = len(index.asked)
-    path = Downloads(client._session()).fetch(file, str(tmp_path), resume=True)  # noqa: SLF001 - as `apply` makes them
+    path = downloads.fetch(file, str(tmp_path), resume=True)
     assert Path(path).read_bytes() == body_
     assert len(index.asked) - asked == {"other": 2, "longer": 1, "whole": 0}[left]
     assert not part.exists()
 
 
-def test_a_part_does_not_stay_where_the_file_is_not_right(index: IndexServer, client: IndexClient, file: File, tmp_path: Path) -> None:
+def test_a_part_does_not_stay_where_the_file_is_not_right(index: IndexServer, downloads: Downloads, file: File, tmp_path: Path) -> None:
     index.fail("/files/", altered)
     with pytest.raises(IndexUnavailableError):
-        Downloads(client._session()).fetch(file, str(tmp_path / "to"), resume=True)  # noqa: SLF001 - as `apply` makes them
+        downloads.fetch(file, str(tmp_path / "to"), resume=True)
     assert os.listdir(tmp_path / "to") == []
 
 

@@ -99,7 +99,7 @@ def crashed(*events: tuple[str, object]) -> ChildReport:
 
 
 def test_the_case_that_ended_the_child_is_named_and_the_rest_is_left_for_another() -> None:
-    told = crashed(("ready", None), ("step", ONE.id), ("case", right(ONE)), ("step", TWO.id))
+    told = crashed(("step", ONE.id), ("case", right(ONE)), ("step", TWO.id))
 
     checks = judged(told, ONE, TWO, THREE)
 
@@ -110,8 +110,8 @@ def test_the_case_that_ended_the_child_is_named_and_the_rest_is_left_for_another
 
 
 def test_cases_that_no_child_reached_fail_and_those_of_another_child_come_up_once() -> None:
-    first = crashed(("ready", None), ("step", ONE.id))
-    second = crashed(("ready", None), ("step", TWO.id))
+    first = crashed(("step", ONE.id))
+    second = crashed(("step", TWO.id))
 
     checks = list(judge_cases("torch/", "torch", [((ONE, TWO, THREE), first), ((TWO, THREE), second)], 0))
 
@@ -120,7 +120,7 @@ def test_cases_that_no_child_reached_fail_and_those_of_another_child_come_up_onc
 
 
 def test_another_child_that_does_not_start_leaves_no_case_out() -> None:
-    first = crashed(("ready", None), ("step", ONE.id))
+    first = crashed(("step", ONE.id))
 
     checks = list(judge_cases("torch/", "torch", [((ONE, TWO, THREE), first), ((TWO, THREE), crashed(("step", "import")))], 0))
 
@@ -128,17 +128,17 @@ def test_another_child_that_does_not_start_leaves_no_case_out() -> None:
 
 
 def test_a_child_that_ends_between_two_cases_fails() -> None:
-    checks = judged(crashed(("ready", None), ("step", ONE.id), ("case", right(ONE))), ONE)
+    checks = judged(crashed(("step", ONE.id), ("case", right(ONE))), ONE)
 
     assert [(check.id, check.status) for check in checks] == [(f"torch/{ONE.id}", "passed"), ("torch/end", "failed")]
 
 
 def test_a_child_that_ends_well_and_leaves_a_case_out_fails() -> None:
-    assert [check.status for check in judged(telling(("ready", None), ("case", right(ONE))), ONE, TWO)] == ["passed", "failed"]
+    assert [check.status for check in judged(telling(("case", right(ONE))), ONE, TWO)] == ["passed", "failed"]
 
 
 def test_a_witness_that_ends_its_child_costs_no_case() -> None:
-    told = crashed(("ready", None), ("step", TWO.id), ("case", right(TWO, cudnn={})), ("step", f"watch {TWO.id}"))
+    told = crashed(("step", TWO.id), ("case", right(TWO, cudnn={})), ("step", f"watch {TWO.id}"))
 
     (check,) = judged(told, TWO)
 
@@ -193,7 +193,7 @@ def test_real_ones_without_a_device(name: str, words: str) -> None:
 
 @pytest.mark.parametrize("answer", [None, 1, [], {}, {"id": 1}, {"id": "x"}, {"id": TWO.id, "y": "x"}, {"id": TWO.id, "seconds": "x"}])
 def test_no_answer_upsets_the_judge(answer: object) -> None:
-    (check,) = judged(telling(("ready", None), ("case", answer)), TWO)
+    (check,) = judged(telling(("case", answer)), TWO)
 
     assert check.status in ("failed", "skipped")
 
